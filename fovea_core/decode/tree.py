@@ -1,0 +1,83 @@
+"""The draft tree as one value that travels from drafter to verification, and its attention mask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+
+@dataclass(frozen=True)
+class Read:
+    """One retrieval by the state of ``node`` (0 = root) that scored that node's children; plain CPU tensors.
+
+    entries: (K,) int64 in falling order of mass; masses: (K,) float32, mass over all valid entries (eq 5);
+    captured: their sum; k_raw: entries needed before clipping (eq 6); gate, correction_norm: eq 8 or None;
+    peak: 1 - entropy / log(valid entries), 1 = one entry holds everything, 0 = uniform.
+    """
+
+    node: int
+    depth: int
+    entries: torch.Tensor
+    masses: torch.Tensor
+    captured: float
+    k_raw: int
+    peak: float
+    gate: float | None = None
+    correction_norm: float | None = None
+    serves: str = "node"
+    source: str = "drafter"
+    ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A draft tree in which parents stand before children; node 0 is the root (the last committed token).
+
+    tokens: (n,) int64; parents: (n,) int64, parents[0] = -1; depths: (n,) int64, depths[0] = 0; logp: (n,) float32
+    log-probability of each node given its parent (0 for the root), None for drafters without probabilities.
+    """
+
+    tokens: torch.Tensor
+    parents: torch.Tensor
+    depths: torch.Tensor
+    logp: torch.Tensor | None = None
+    reads: tuple[Read, ...] = ()
+    pruned: int = 0
+    draft_ms: float = 0.0
+    select_ms: float = 0.0
+    notes: dict = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Number of nodes, root included."""
+        return int(self.tokens.shape[0])
+
+
+def root_only(token: int) -> Draft:
+    """A draft that proposes nothing: verification then makes one plain step."""
+    return Draft(torch.tensor([token]), torch.tensor([-1]), torch.tensor([0]), torch.zeros(1))
+
+
+def chain(token: int, drafted: list[int]) -> Draft:
+    """A draft of one path: root ``token`` followed by ``drafted``."""
+    size = 1 + len(drafted)
+    return Draft(torch.tensor([token, *drafted]), torch.arange(size) - 1, torch.arange(size), None)
+
+
+def ancestors(parents: torch.Tensor) -> torch.Tensor:
+    """(n, n) bool: row i marks node i itself and all its ancestors. Raises ValueError where a parent follows its child.
+
+    For parents (-1, 0, 0, 1):      1 0 0 0
+                                    1 1 0 0
+                                    1 0 1 0
+                                    1 1 0 1
+    """
+    size = parents.shape[0]
+    seen = torch.eye(size, dtype=torch.bool)  # (nodes, nodes)
+    for node, parent in enumerate(parents.tolist()):
+        if parent >= node:
+            raise ValueError(f"node {node} stands before its parent {parent}")
+        if parent >= 0:
+            seen[node] |= seen[parent]
+    return seen
