@@ -1,0 +1,36 @@
+"""What a drafter has to do: one protocol for trained, lookup and scripted drafters."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+from fovea_core.decode.tree import Draft
+from fovea_core.settings import RunSettings
+from fovea_core.trace.events import Shape
+
+
+class DraftRun(Protocol):
+    """A drafter at work on one request."""
+
+    def extend(self, tokens: torch.Tensor, states: torch.Tensor, positions: torch.Tensor) -> None:
+        """Take newly committed tokens.
+
+        tokens: (m,) int64; states: (m, d) the target states that *predicted* them (state of the position before each);
+        positions: (m,) int64, the target's position ids of the tokens themselves, the image's gap included.
+        The first call brings the text of the prompt (image tokens left out) and the first token of the answer.
+        """
+
+    def propose(self, shape: Shape) -> Draft:
+        """Draft the tree below the last committed token, at most shape.nodes nodes including it."""
+
+
+class Drafter(Protocol):
+    """A drafter that is loaded and can start runs."""
+
+    id: str
+    fingerprint: str
+
+    def start(self, run, settings: RunSettings) -> DraftRun:
+        """Begin one request behind a targets.base.TargetRun that is prefilled; builds the visual memory where there is one."""
