@@ -1,0 +1,34 @@
+# Two commands for people: `make run` opens the page, `make test` checks everything.
+# PYTHON=... picks the interpreter, ARGS=... goes to the page, BROWSER_TESTS=0 leaves the browser tests out on purpose.
+
+PYTHON ?= python3
+VENV := .venv
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+
+.PHONY: run test clean
+
+run: $(VENV)/.app
+	$(VENV)/bin/python app.py $(ARGS)
+
+test: $(VENV)/.dev
+	BROWSER_TESTS=$(BROWSER_TESTS) scripts/chromium.sh
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	BROWSER_TESTS=$(BROWSER_TESTS) $(VENV)/bin/python -m pytest
+
+clean:
+	rm -rf $(VENV)
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "FOVEA explorer needs Python 3.11 or newer, and '$(PYTHON)' is not; name one with: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The stamps let a second call start at once; they are renewed when a list of packages changes.
+$(VENV)/.app: requirements.txt constraints.txt | $(VENV)/bin/python
+	$(PIP) -r requirements.txt
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.txt $(VENV)/.app
+	$(PIP) -r requirements-dev.txt
+	@touch $@
