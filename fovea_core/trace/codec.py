@@ -127,6 +127,7 @@ def check_picture(url: object) -> None:
     match = _PICTURE_URL.fullmatch(url) if isinstance(url, str) and len(url) < MAX_HEADER_BYTES else None
     if match is None:
         raise TraceError("The picture in this trace is not a png, jpeg or webp.")
+    Image.init()  # readers named in formats must be registered
     try:
         data = base64.b64decode(match[2], validate=True)
         with Image.open(io.BytesIO(data), formats=("PNG", "JPEG", "WEBP")) as picture:
