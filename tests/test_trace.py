@@ -33,8 +33,8 @@ def test_coding_is_exact_and_one_line(events):
     for event in events:
         line = encode(event)
         assert decode(line) == event and decode(line.encode()) == event
-        assert "\n" not in line and "NaN" not in line and "Infinity" not in line
-        assert json.loads(line)["kind"] == event.kind
+        assert "\n" not in line
+        assert json.loads(line, parse_constant=pytest.fail)["kind"] == event.kind
 
 
 @SOME
