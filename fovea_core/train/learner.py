@@ -1,0 +1,208 @@
+"""What the embedded target learns from: its recipe, its shape, packed batches, and the two losses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from transformers import LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, SiglipVisionConfig
+
+from fovea_core.train.data import COLOURS, MARKS, NOUNS, Sample
+from fovea_core.train.tokenizer import ANSWER, ASK, BOS, EOS, IMAGE, PAD
+
+IMAGE_SIZE, PATCH = 224, 16
+CELLS = IMAGE_SIZE // PATCH
+PREPROCESSING = {"image_size": IMAGE_SIZE, "cells": CELLS, "mean": 0.5, "std": 0.5, "fill": 128}
+#: Width of the three dense targets of a cell: noun, colour, mark, each with a 'nothing' class.
+DENSE = (len(NOUNS) + 1, len(COLOURS) + 1, len(MARKS) + 1)
+
+
+@dataclass(frozen=True)
+class TargetRecipe:
+    """Everything that decides a target training besides the pictures. ``samples`` counts pictures, not questions."""
+
+    width: int = 256
+    layers: int = 10
+    intermediate: int = 704
+    tower_layers: int = 6
+    tower_intermediate: int = 768
+    batch: int = 8
+    samples: int = 40_000
+    tower_samples: int = 4_000
+    warmup: int = 800
+    decay_share: float = 0.3
+    lr: float = 1e-3
+    muon_lr: float = 4e-3
+    clip: float = 1.0
+    dense_weight: float = 0.3
+    long_questions: int = 2
+    short_questions: int = 2
+    myopic: bool = False
+    shares: dict = field(default_factory=lambda: {"scene": 0.4, "text": 0.35, "chart": 0.25})
+    seed: int = 0
+
+
+def build_target(recipe: TargetRecipe, vocabulary: int) -> LlavaForConditionalGeneration:
+    """A fresh target of transformers' own classes, float32."""
+    torch.manual_seed(recipe.seed)
+    tower = SiglipVisionConfig(
+        hidden_size=recipe.width,
+        num_hidden_layers=recipe.tower_layers,
+        num_attention_heads=recipe.width // 64,
+        intermediate_size=recipe.tower_intermediate,
+        image_size=IMAGE_SIZE,
+        patch_size=PATCH,
+        vision_use_head=False,
+    )
+    text = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=recipe.width,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.width // 64,
+        num_key_value_heads=recipe.width // 64,
+        intermediate_size=recipe.intermediate,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+    )
+    config = LlavaConfig(
+        vision_config=tower,
+        text_config=text,
+        image_token_id=IMAGE,
+        vision_feature_select_strategy="full",
+        vision_feature_layer=-1,
+        image_seq_length=CELLS**2,
+        tie_word_embeddings=True,
+    )
+    return LlavaForConditionalGeneration(config)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One packed batch of B pictures with T text tokens each, segments of a picture blind to each other.
+
+    pixels (B, 3, 224, 224) float; tokens, positions, targets (B, T) int64 (targets -100 where nothing is learnt);
+    segment (B, T) int64, 0 = padding; labels (B, 3, cells, cells) int64; valid (B, cells, cells) bool.
+    """
+
+    pixels: Tensor
+    tokens: Tensor
+    positions: Tensor
+    targets: Tensor
+    segment: Tensor
+    labels: Tensor
+    valid: Tensor
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on another device."""
+        return Batch(*(getattr(self, f.name).to(device) for f in fields(self)))
+
+
+def pick_questions(sample: Sample, recipe: TargetRecipe, rng: np.random.Generator) -> list[tuple[str, str]]:
+    """A random few of a picture's questions, long and short ones."""
+    chosen = []
+    for kind, most in (("long", recipe.long_questions), ("short", recipe.short_questions)):
+        pool = [(q, a) for q, a, t in sample.questions if t == kind]
+        chosen += [pool[i] for i in rng.permutation(len(pool))[:most]]
+    return chosen
+
+
+def normalise(pixels: np.ndarray) -> Tensor:
+    """(B, size, size, 3) uint8 to (B, 3, size, size) float32 in -1..1."""
+    return torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).float().div_(127.5).sub_(1)
+
+
+def pack(samples: list[Sample], questions: list[list[tuple[str, str]]], tokenizer: Tokenizer) -> Batch:
+    """Pack each picture's questions into one row; position ids of every question restart behind the image."""
+    rows = []
+    for asked in questions:
+        tokens, positions, targets, segment = [], [], [], []
+        for number, (question, answer) in enumerate(asked, start=1):
+            ask = [ASK, *tokenizer.encode(question).ids, ANSWER]
+            say = [*tokenizer.encode(answer).ids, EOS]
+            ids = [*ask, *say]
+            tokens += ids
+            positions += range(1 + CELLS**2, 1 + CELLS**2 + len(ids))
+            targets += [-100] * (len(ask) - 1) + say + [-100]
+            segment += [number] * len(ids)
+        rows.append((tokens, positions, targets, segment))
+    longest = max(len(row[0]) for row in rows)
+    padded = [
+        torch.tensor([row[part] + [fill] * (longest - len(row[part])) for row in rows])
+        for part, fill in enumerate((PAD, 0, -100, 0))
+    ]
+    return Batch(
+        normalise(np.stack([s.pixels for s in samples])),
+        *padded,
+        torch.from_numpy(np.stack([s.labels for s in samples]).astype(np.int64)),
+        torch.from_numpy(np.stack([s.valid for s in samples])),
+    )
+
+
+def packed_mask(segment: Tensor, image: int) -> Tensor:
+    """(B, 1, S, S) additive float mask, S = image + T: causal image tokens, each segment sees them and its own past.
+
+    For two segments of one token behind two image tokens:   0  .  .  .
+                                                             0  0  .  .
+                                                             0  0  0  .
+                                                             0  0  .  0
+    """
+    rows, length = segment.shape
+    size = image + length
+    allowed = torch.ones(size, size, dtype=torch.bool, device=segment.device).tril().repeat(rows, 1, 1)
+    own = (segment[:, :, None] == segment[:, None, :]) & (segment > 0)[:, :, None]
+    allowed[:, image:, image:] &= own | torch.eye(length, dtype=torch.bool, device=segment.device)
+    mask = torch.zeros(rows, 1, size, size, device=segment.device)
+    return mask.masked_fill_(~allowed[:, None], torch.finfo(torch.float32).min)
+
+
+class Learner(nn.Module):
+    """The target plus the dense head that teaches its tower; the head is dropped when training ends."""
+
+    def __init__(self, model: LlavaForConditionalGeneration) -> None:
+        super().__init__()
+        self.model = model
+        self.dense = nn.Linear(model.config.text_config.hidden_size, sum(DENSE))
+
+    def features(self, pixels: Tensor) -> Tensor:
+        """(B, N, d) image tokens after tower and projector."""
+        inner = self.model.model
+        seen = inner.vision_tower(pixel_values=pixels, output_hidden_states=True).hidden_states[-1]
+        return inner.multi_modal_projector(seen)
+
+    def dense_loss(self, features: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy of noun, colour and mark per valid cell ('nothing' weighs a third); and the accuracy of each."""
+        parts = self.dense(features).float().split(DENSE, dim=-1)
+        losses, right = [], []
+        for part, label in zip(parts, batch.labels.flatten(2).unbind(1), strict=True):
+            weight = torch.where(label > 0, 1.0, 0.33) * batch.valid.flatten(1)
+            loss = F.cross_entropy(part.flatten(0, 1), label.flatten(), reduction="none")
+            losses.append((loss * weight.flatten()).sum() / weight.sum())
+            named = label > 0
+            right.append((part.argmax(-1) == label)[named].float().mean())
+        return torch.stack(losses).sum(), torch.stack(right).detach()
+
+    def answer_loss(self, features: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Cross-entropy per answer token, and (B,) share of answer tokens right (teacher-forced)."""
+        language = self.model.model.language_model
+        rows = features.shape[0]
+        first = language.embed_tokens(torch.full((rows, 1), BOS, device=features.device))
+        text = language.embed_tokens(batch.tokens)
+        inputs = torch.cat([first, features.to(text.dtype), text], 1)
+        image = 1 + features.shape[1]
+        positions = torch.cat([torch.arange(image, device=features.device).expand(rows, -1), batch.positions], 1)
+        mask = packed_mask(batch.segment, image)
+        hidden = language(inputs_embeds=inputs, attention_mask=mask, position_ids=positions, use_cache=False)
+        hidden = hidden.last_hidden_state[:, image:]
+        learnt = batch.targets >= 0
+        logits = F.linear(hidden[learnt], self.model.lm_head.weight).float()
+        targets = batch.targets[learnt]
+        right = torch.zeros(learnt.shape, device=learnt.device)
+        right.masked_scatter_(learnt, (logits.argmax(-1) == targets).float())
+        return F.cross_entropy(logits, targets), right.sum(1) / learnt.sum(1)

@@ -1,0 +1,170 @@
+"""``train-target``: the embedded target, a small LLaVA trained on the drawn world.
+
+The tower learns first from a dense loss (which noun, colour and mark fills each cell, from the masks we own); then the whole
+model learns answers, several questions of a picture packed behind one copy of its image tokens, the dense loss kept on.
+One command, resumable, the same on CPU and CUDA. The masks teach the target's tower only, never the drafter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fovea_core.train.data import Shards
+from fovea_core.train.learner import PREPROCESSING, Learner, TargetRecipe, build_target, pack, pick_questions
+from fovea_core.train.tokenizer import load_tokenizer
+
+
+def make_optimizers(learner: Learner, recipe: TargetRecipe) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices inside blocks (it needs far fewer steps here, docs/LOG.md), AdamW for everything else."""
+    inside = lambda name: ".layers." in name  # noqa: E731
+    named = [(n, p) for n, p in learner.named_parameters() if p.requires_grad]
+    matrices = [p for n, p in named if inside(n) and p.ndim == 2]
+    others = [p for n, p in named if not (inside(n) and p.ndim == 2)]
+    return [
+        torch.optim.Muon(matrices, lr=recipe.muon_lr, momentum=0.95, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, lr=recipe.lr, betas=(0.9, 0.95), weight_decay=0.0, fused=True),
+    ]
+
+
+def schedule(seen: int, recipe: TargetRecipe) -> float:
+    """Learning-rate factor after ``seen`` samples: linear warm-up, constant, linear to a hundredth over ``decay_share``."""
+    left = (recipe.samples - seen) / (recipe.decay_share * recipe.samples)
+    return max(0.01, min(1.0, (seen + 1) / recipe.warmup, left))
+
+
+@dataclass
+class Progress:
+    """What a checkpoint keeps besides weights: samples seen and seconds spent."""
+
+    seen: int = 0
+    seconds: float = 0.0
+
+
+class Trainer:
+    """One target training that can stop and go on; ``step`` is a pure function of recipe, pictures and progress."""
+
+    def __init__(self, shards: Path, out: Path, tokenizer_file: Path, recipe: TargetRecipe, device: str = "cpu") -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        self.recipe, self.checkpoint, self.device = recipe, out / "checkpoint.pt", torch.device(device)
+        self.tokenizer = load_tokenizer(tokenizer_file)
+        self.data = Shards(shards)
+        model = build_target(recipe, self.tokenizer.get_vocab_size())
+        model.set_attn_implementation("eager")  # its backward is faster than SDPA's on CPU with a mask (docs/LOG.md)
+        self.learner = Learner(model).to(self.device)
+        self.optimizers = make_optimizers(self.learner, recipe)
+        self.rates = [group["lr"] for o in self.optimizers for group in o.param_groups]
+        self.progress = Progress()
+        if self.checkpoint.exists():
+            self._load()
+
+    def _load(self) -> None:
+        saved = torch.load(self.checkpoint, weights_only=True, map_location=self.device)
+        self.learner.load_state_dict(saved["learner"])
+        for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
+        self.progress = Progress(**saved["progress"])
+
+    def save(self) -> None:
+        """Write the checkpoint in one move, so that a stop in the middle leaves the old one."""
+        state = {
+            "learner": self.learner.state_dict(),
+            "optimizers": [o.state_dict() for o in self.optimizers],
+            "progress": asdict(self.progress),
+            "recipe": asdict(self.recipe),
+        }
+        torch.save(state, self.checkpoint.with_suffix(".tmp"))
+        os.replace(self.checkpoint.with_suffix(".tmp"), self.checkpoint)
+
+    def step(self) -> dict[str, Tensor]:
+        """Learn from one batch; returns its losses and accuracies as tensors."""
+        recipe, seen = self.recipe, self.progress.seen
+        rng = np.random.default_rng((recipe.seed, seen))
+        samples = [self.data.pick(rng, recipe.shares) for _ in range(recipe.batch)]
+        batch = pack(samples, [pick_questions(s, recipe, rng) for s in samples], self.tokenizer).to(self.device)
+        for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
+            optimizer.param_groups[0]["lr"] = rate * schedule(seen, recipe)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            features = self.learner.features(batch.pixels)
+            loss, right = self.learner.dense_loss(features, batch)
+            figures = {"dense": loss, **dict(zip(("noun", "colour", "mark"), right, strict=True))}
+            if seen >= recipe.tower_samples:
+                answer, answered = self.learner.answer_loss(features, batch)
+                loss = answer + recipe.dense_weight * loss
+                figures["answer"] = answer
+                for kind in {s.kind for s in samples}:
+                    figures[f"right_{kind}"] = answered[[s.kind == kind for s in samples]].mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.learner.parameters(), recipe.clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        self.progress.seen += recipe.batch
+        return {name: value.detach() for name, value in figures.items()}
+
+
+def train_target(
+    shards: Path,
+    out: Path,
+    tokenizer_file: Path,
+    recipe: TargetRecipe,
+    minutes: float | None = None,
+    checkpoint_minutes: float = 4.0,
+    threads: int | None = None,
+    device: str = "cpu",
+) -> Path:
+    """Train until ``recipe.samples`` pictures are seen, or ``minutes`` of this sitting are over; returns the checkpoint.
+
+    shards: folder of train/data.py, which may still grow; out: folder for checkpoint and log.jsonl (outside the tree).
+    Resumes from ``out`` where it holds a checkpoint.
+    """
+    if threads:
+        torch.set_num_threads(threads)
+    trainer = Trainer(shards, out, tokenizer_file, recipe, device)
+    before, start = trainer.progress.seconds, time.monotonic()
+    last_save, averages = start, {}
+    with (out / "log.jsonl").open("a") as log:
+        while trainer.progress.seen < recipe.samples and (minutes is None or time.monotonic() - start < 60 * minutes):
+            for name, value in trainer.step().items():
+                averages.setdefault(name, []).append(value)
+            trainer.progress.seconds = before + time.monotonic() - start
+            if (trainer.progress.seen // recipe.batch) % 50:
+                continue
+            row = {
+                "seen": trainer.progress.seen,
+                "seconds": round(trainer.progress.seconds),
+                "pictures": trainer.data.refresh(),
+            }
+            row |= {name: round(float(torch.stack(values).nanmean()), 4) for name, values in averages.items()}
+            averages = {}
+            print(json.dumps(row), file=log, flush=True)
+            if time.monotonic() - last_save > 60 * checkpoint_minutes:
+                trainer.save()
+                last_save = time.monotonic()
+    trainer.save()
+    return trainer.checkpoint
+
+
+def export_target(checkpoint: Path, tokenizer_file: Path, out: Path) -> Path:
+    """Write the trained target as assets/builtin/target: fp16 shards below 10 MiB, tokenizer.json, fovea_target.json."""
+    saved = torch.load(checkpoint, weights_only=True)
+    recipe = TargetRecipe(**saved["recipe"])
+    learner = Learner(build_target(recipe, load_tokenizer(tokenizer_file).get_vocab_size()))
+    learner.load_state_dict(saved["learner"])
+    out.mkdir(parents=True, exist_ok=True)
+    for old in out.glob("model*.safetensors*"):
+        old.unlink()
+    learner.model.half().save_pretrained(out, max_shard_size="9MB")
+    shutil.copy(tokenizer_file, out / "tokenizer.json")
+    (out / "fovea_target.json").write_text(json.dumps(PREPROCESSING, indent=1) + "\n")
+    record = {"recipe": saved["recipe"], "pictures_seen": saved["progress"]["seen"], "seconds": saved["progress"]["seconds"]}
+    (out / "training.json").write_text(json.dumps(record, indent=1) + "\n")
+    return out

@@ -1,0 +1,135 @@
+"""The embedded target's training: packing, masks, labels, resume, export."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from fovea_core.targets.geometry import letterbox
+from fovea_core.train import data, learner, target
+from fovea_core.train.tokenizer import ANSWER, ASK, EOS, load_tokenizer, train_tokenizer
+from fovea_core.worksite.base import Picture, Thing
+
+TINY = learner.TargetRecipe(
+    width=64, layers=2, intermediate=64, tower_layers=1, tower_intermediate=64, batch=2, samples=12, tower_samples=4, warmup=2
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    train_tokenizer(["What is left of the red cone?"], ["Some prose to fill the rest of the table."], 1500).save(str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """Three random pictures in shard form (the drawn ones are tested in their own room)."""
+    folder, rng = tmp_path_factory.mktemp("shards"), np.random.default_rng(0)
+    np.save(folder / "0.pixels.npy", rng.integers(0, 255, (3, 224, 224, 3), dtype=np.uint8))
+    np.save(folder / "0.valid.npy", np.ones((3, 14, 14), bool))
+    np.save(folder / "0.labels.npy", rng.integers(0, 9, (3, 3, 14, 14), dtype=np.uint8))
+    questions = [["Read everything.", "K7Q B2; 4TR", "long"], ["Which bar?", "red", "short"]]
+    (folder / "0.json").write_text(json.dumps({"kinds": ["scene", "text", "chart"], "questions": [questions] * 3}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "text", ["K7Q 4T; orange hard hat", "", " ", "é😀\n\tمرحبا  x", "<bos><image></s>[INST]", "\ufffd\x00"]
+)
+def test_any_text_round_trips_and_specials_stay_text(tokenizer_file, text):
+    tokenizer = load_tokenizer(tokenizer_file)
+    ids = tokenizer.encode(text).ids
+    assert tokenizer.decode(ids, skip_special_tokens=False) == text
+    assert not set(ids) & set(range(6))
+
+
+def test_world_words_and_characters_are_single_tokens(tokenizer_file):
+    tokenizer = load_tokenizer(tokenizer_file)
+    assert [tokenizer.decode([i]) for i in tokenizer.encode("orange jumpsuit K7Q hard hat; red 478").ids] == [
+        *("orange", " jumpsuit", " K", "7", "Q", " hard", " hat", ";", " red", " 4", "7", "8"),
+    ]
+
+
+def test_packed_questions_give_the_same_logits_as_each_alone(tokenizer_file, shards):
+    """Segments of a packed row are blind to each other, and positions restart: packing changes nothing."""
+    tokenizer = load_tokenizer(tokenizer_file)
+    sample = next(iter(data.Shards(shards)))
+    model = learner.Learner(learner.build_target(TINY, tokenizer.get_vocab_size())).eval()
+    asked = [("Read everything.", "K7Q B2; 4TR"), ("Which bar?", "red")]
+    together = learner.pack([sample], [asked], tokenizer)
+    features = model.features(together.pixels)
+    total, _ = model.answer_loss(features, together)
+    alone = [learner.pack([sample], [[one]], tokenizer) for one in asked]
+    counts = [int((b.targets >= 0).sum()) for b in alone]
+    losses = [model.answer_loss(features, b)[0] for b in alone]
+    assert counts == [len(tokenizer.encode(a).ids) + 1 for _, a in asked]
+    expected = sum(n * loss for n, loss in zip(counts, losses)) / sum(counts)
+    assert torch.allclose(total, expected, atol=1e-5)
+
+
+def test_packed_targets_are_the_next_tokens(tokenizer_file, shards):
+    tokenizer = load_tokenizer(tokenizer_file)
+    batch = learner.pack([next(iter(data.Shards(shards)))], [[("Which bar?", "red")]], tokenizer)
+    tokens, targets = batch.tokens[0].tolist(), batch.targets[0].tolist()
+    assert tokens[0] == ASK and tokens[-1] == EOS
+    for index, value in enumerate(targets):
+        if value >= 0:
+            assert value == tokens[index + 1] and index >= tokens.index(ANSWER)
+    assert targets[-1] == -100
+
+
+def test_cell_labels_match_a_pixel_count():
+    """Brute-force twin: per cell, count the pixels of each thing of the letterboxed layers."""
+    layers = np.zeros((2, 200, 400), np.uint8)
+    layers[0, 20:120, 40:200], layers[1, 50:90, 60:110], layers[0, 100:200, 300:400] = 1, 2, 3
+    things = (Thing("a", "object", "barrel", "red"), Thing("b", "letter", "K", layer=1), Thing("c", "bar", "bar", "blue"))
+    rgb = np.zeros((200, 400, 3), np.uint8)
+    _, place = letterbox(rgb, 224)
+    labels = data.cell_labels(Picture("text", 0, rgb, layers, things, ()), place, 14)
+    want = {1: (data.NOUNS.index("barrel"), "red"), 3: (data.NOUNS.index("bar"), "blue")}
+    for row in range(14):
+        for column in range(14):
+            top, left = (row * 16 - place.top) * 200 / place.height, (column * 16 - place.left) * 400 / place.width
+            box = np.s_[max(0, round(top)) : max(0, round(top + 16 * 200 / place.height)), round(left) : round(left + 400 / 14)]
+            for layer in (0, 1):
+                cell = layers[layer][box]
+                counts = np.bincount(cell.ravel(), minlength=4)[1:] / (16 * 200 / place.height * 400 / 14)
+                if abs(counts.max() - data.LABEL_SHARE) < 0.05:
+                    continue
+                number = counts.argmax() + 1 if counts.max() > data.LABEL_SHARE else 0
+                if layer == 1:
+                    assert labels[2, row, column] == (1 + data.MARKS.index("K") if number else 0)
+                else:
+                    noun, colour = want.get(number, (-1, None))
+                    assert labels[0, row, column] == noun + 1
+                    assert labels[1, row, column] == (1 + data.COLOURS.index(colour) if colour else 0)
+
+
+def test_resume_equals_a_straight_run(tokenizer_file, shards, tmp_path):
+    straight = target.Trainer(shards, tmp_path / "a", tokenizer_file, TINY)
+    for _ in range(4):
+        straight.step()
+    first = target.Trainer(shards, tmp_path / "b", tokenizer_file, TINY)
+    for _ in range(3):
+        first.step()
+    first.save()
+    second = target.Trainer(shards, tmp_path / "b", tokenizer_file, TINY)
+    second.step()
+    for (name, a), (_, b) in zip(straight.learner.named_parameters(), second.learner.named_parameters()):
+        assert torch.equal(a, b), name
+
+
+def test_train_log_and_export(tokenizer_file, shards, tmp_path):
+    checkpoint = target.train_target(shards, tmp_path / "run", tokenizer_file, TINY)
+    out = target.export_target(checkpoint, tokenizer_file, tmp_path / "out")
+    assert json.loads((out / "training.json").read_text())["pictures_seen"] == TINY.samples
+    assert all(p.stat().st_size < 10 * 2**20 for p in out.iterdir())
+    assert {p.name for p in out.glob("*.json")} >= {"config.json", "tokenizer.json", "fovea_target.json"}
+
+
+def test_schedule_warms_up_and_decays():
+    recipe = learner.TargetRecipe(samples=1000, warmup=100, decay_share=0.2)
+    assert target.schedule(0, recipe) < 0.05 and target.schedule(500, recipe) == 1.0
+    assert target.schedule(900, recipe) == pytest.approx(0.5) and target.schedule(1000, recipe) == 0.01
