@@ -1,0 +1,272 @@
+"""Pictures of writing: signs, number plates, tables, receipts and shelf labels, with questions about what they say.
+
+Most of what such a picture shows are codes whose characters are drawn uniformly from words.CODE_CHARS, so that nothing but
+sight tells the next one (method.md section 8). ``spec`` is the whole content as plain JSON::
+
+    {"layout": "sign", "width_px": 1120, "height_px": 960, "style": {...}, "rows": [[{"code": "K7Q2"}, {"code": "B9X"}], ...]}
+
+An item of a row has a ``code``, a ``word`` (answered in lower case, drawn in capitals where ``upper``) or both, and a
+``colour`` where it is a number plate. Redrawing with an edited spec changes that property alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fovea_core.worksite.base import Answer, Picture, Question
+from fovea_core.worksite.codes import MIN_TOKENS, count_tokens, random_code
+from fovea_core.worksite.signs import choose_style, draw_text, item_name, picture_size
+from fovea_core.worksite.words import CODE_CHARS, COLOURS, SIGN_WORDS
+
+#: Layouts and how often they are drawn: those with characters alone are the majority.
+LAYOUTS = {"sign": 0.32, "plates": 0.2, "table": 0.22, "receipt": 0.13, "labels": 0.13}
+#: Layouts in which `;` closes an item (a plate, a label); elsewhere it closes a row.
+ITEMWISE = ("plates", "labels")
+
+
+def make_text(seed: int, scale: float = 2.0, spec: dict | None = None) -> Picture:
+    """A picture of writing, the same for the same seed and spec. ``scale`` is the canvas's supersampling (0.5: half size).
+
+    Raises ValueError when ``spec`` names an unknown layout or a character outside words.CODE_CHARS.
+    """
+    spec = random_text(np.random.default_rng((1, seed))) if spec is None else spec
+    _check(spec)
+    rgb, layers, things = draw_text(spec, np.random.default_rng((1, seed, 1)), scale)
+    questions = text_questions(spec, np.random.default_rng((1, seed, 2)))
+    return Picture("text", seed, rgb, layers, tuple(things), tuple(questions), spec)
+
+
+def random_text(rng: np.random.Generator) -> dict:
+    """A random spec whose reading has at least 40 tokens."""
+    layout = str(rng.choice(list(LAYOUTS), p=list(LAYOUTS.values())))
+    while True:
+        rows = _ROWS[layout](rng)
+        codes = [item["code"] for row in rows for item in row if "code" in item]
+        enough = count_tokens(_read(layout, rows, _forward).text) >= MIN_TOKENS
+        style = choose_style(layout, rows, rng) if enough and len(set(codes)) == len(codes) else None
+        if style:
+            break
+    width, height = picture_size(layout, rows, style, int(rng.integers(96, 141)) * 8)
+    return {"layout": layout, "width_px": width, "height_px": height, "style": style, "rows": rows}
+
+
+def _check(spec: dict) -> None:
+    if spec["layout"] not in LAYOUTS:
+        raise ValueError(f"layout {spec['layout']!r} is not one of {', '.join(LAYOUTS)}.")
+    for row in spec["rows"]:
+        for item in row:
+            if not set(item.get("code", "")) <= set(CODE_CHARS):
+                raise ValueError(f"code {item['code']!r} may hold capital letters and digits only.")
+            if item.get("word", SIGN_WORDS[0]) not in SIGN_WORDS or item.get("colour", "red") not in COLOURS:
+                raise ValueError(f"item {item!r} has a word or colour that the drawn world does not know.")
+
+
+# --- content -------------------------------------------------------------------------------------------------------
+
+
+def _split(rng: np.random.Generator, total: int, parts: int) -> list[int]:
+    """``total`` characters in ``parts`` codes of at least 2 each."""
+    extra = rng.multinomial(total - 2 * parts, [1 / parts] * parts)
+    return [2 + int(n) for n in extra]
+
+
+def _sign_rows(rng: np.random.Generator) -> list:
+    count, total = [(4, 10), (5, 8), (5, 9), (6, 7)][rng.integers(4)]
+    rows = []
+    for _ in range(count):
+        parts = int(rng.choice([2, 3], p=[0.6, 0.4]))
+        rows.append([{"code": random_code(rng, n)} for n in _split(rng, total, parts)])
+    return rows
+
+
+def _table_rows(rng: np.random.Generator) -> list:
+    columns, count, length = [(4, 5, 2), (3, 5, 3), (2, 5, 4), (2, 6, 4)][rng.integers(4)]
+    return [[{"code": random_code(rng, length)} for _ in range(columns)] for _ in range(count)]
+
+
+def _plate_rows(rng: np.random.Generator) -> list:
+    count, columns, length = [(4, 2, 5), (5, 2, 4)][rng.integers(2)]
+    colours = rng.choice(list(COLOURS), size=columns * count, replace=False).tolist()
+    return [[{"code": random_code(rng, length), "colour": colours.pop()} for _ in range(columns)] for _ in range(count)]
+
+
+def _receipt_rows(rng: np.random.Generator) -> list:
+    words = rng.choice(SIGN_WORDS, size=6, replace=False).tolist()
+    upper = bool(rng.random() < 0.5)
+    rows = []
+    for _ in range(6):
+        if rng.random() < 0.6:
+            rows.append([{"word": words.pop(), "upper": upper}, {"code": random_code(rng, int(rng.integers(4, 6)))}])
+        else:
+            rows.append([{"code": random_code(rng, n)} for n in _split(rng, 7, 2)])
+    return rows
+
+
+def _label_rows(rng: np.random.Generator) -> list:
+    columns, count, length = [(2, 3, 5), (3, 3, 3)][rng.integers(2)]
+    fitting = [word for word in SIGN_WORDS if len(word) <= length + 2]
+    words = rng.choice(fitting, size=columns * count, replace=False).tolist()
+    upper = bool(rng.random() < 0.5)
+    return [
+        [{"word": words.pop(), "upper": upper, "code": random_code(rng, length)} for _ in range(columns)] for _ in range(count)
+    ]
+
+
+_ROWS = {
+    "sign": _sign_rows,
+    "plates": _plate_rows,
+    "table": _table_rows,
+    "receipt": _receipt_rows,
+    "labels": _label_rows,
+}
+
+
+# --- questions -----------------------------------------------------------------------------------------------------
+
+
+def _forward(rows: list) -> list:
+    """Item places in reading order: one list of (row, column) for each row."""
+    return [[(r, i) for i in range(len(row))] for r, row in enumerate(rows)]
+
+
+def _orders(spec: dict) -> dict[str, list]:
+    """Question -> the places it asks for, in its order, one list for each row (or column)."""
+    rows = _forward(spec["rows"])
+    orders = {
+        "Read everything.": rows,
+        "Read the rows from bottom to top.": rows[::-1],
+        "Read every row from right to left.": [row[::-1] for row in rows],
+        "Read the rows from bottom to top, each from right to left.": [row[::-1] for row in rows[::-1]],
+    }
+    if spec["layout"] in ("table", "plates", "labels"):
+        orders["Read the columns from left to right."] = [list(column) for column in zip(*rows, strict=True)]
+    return orders
+
+
+def say_item(answer: Answer, item: dict, place: tuple[int, int], fields: tuple[str, ...] = ("word", "code")) -> Answer:
+    """Append what one item shows: the ``fields`` it has, in that order, a space between them."""
+    name = item_name(*place)
+    shown = [field for field in fields if field in item]
+    for field in shown:
+        if field != shown[0]:
+            answer.say(" ")
+        if field == "code":
+            answer.code(item["code"], [f"{name}-char{c + 1}" for c in range(len(item["code"]))])
+        else:
+            part, cls = ("word", "word") if field == "word" else ("plate", "object")
+            answer.fact(item[field], cls, f"{name}-{part}")
+    return answer
+
+
+def _read(layout: str, rows: list, order, fields: tuple[str, ...] = ("word", "code")) -> Answer:
+    """The answer that reads ``rows`` in ``order`` (lists of places, or a function of rows that gives them)."""
+    groups = order(rows) if callable(order) else order
+    answer = Answer()
+    close = "; " if layout in ITEMWISE else " "
+    for g, group in enumerate(groups):
+        answer.say("; " if g else "")
+        for n, (r, i) in enumerate(group):
+            say_item(answer.say(close if n else ""), rows[r][i], (r, i), fields)
+    return answer
+
+
+def text_questions(spec: dict, rng: np.random.Generator) -> list[Question]:
+    """Every long question that this picture allows (at least three orders) and four to eight short ones."""
+    layout, rows = spec["layout"], spec["rows"]
+    seen, questions = set(), []
+    for question, order in _orders(spec).items():
+        answer = _read(layout, rows, order)
+        if answer.text not in seen and count_tokens(answer.text) >= MIN_TOKENS:
+            seen.add(answer.text)
+            questions.append(answer.ask(question))
+    if layout == "plates":
+        fields = ("colour", "code")
+        down = _read(layout, rows, _forward, fields)
+        up = _read(layout, rows, [row[::-1] for row in _forward(rows)[::-1]], fields)
+        questions.append(down.ask("Give the colour and code of every plate from first to last."))
+        questions.append(up.ask("Give the colour and code of every plate from last to first."))
+    if layout == "labels":
+        questions.append(_read(layout, rows, _forward, ("code", "word")).ask("Give the code and word of every label."))
+    short = _SHORT[layout](rows) + _row_questions(layout, rows)
+    keep = rng.permutation(len(short))[: int(rng.integers(6, 9))]
+    return questions + [short[k] for k in sorted(keep)]
+
+
+def _row_questions(layout: str, rows: list) -> list[Question]:
+    """Short questions about a row, its first or its last code, and the number of rows."""
+    asked = [Answer().say(str(len(rows))).ask("How many rows are there?", "short")]
+    for r, row in enumerate(rows):
+        whole = _read(layout, rows, [_forward(rows)[r]])
+        if count_tokens(whole.text) <= 7:
+            asked.append(whole.ask(f"What is in row {r + 1}?", "short"))
+        coded = [i for i, item in enumerate(row) if "code" in item]
+        for which, i in (("first", coded[0]), ("last", coded[-1])):
+            if len(coded) > 1:
+                answer = say_item(Answer(), row[i], (r, i), ("code",))
+                asked.append(answer.ask(f"What is the {which} code in row {r + 1}?", "short"))
+    return asked
+
+
+def _sign_short(rows: list) -> list[Question]:
+    """What stands right of a code."""
+    return [
+        say_item(Answer(), row[i + 1], (r, i + 1)).ask(f"Which code is right of {row[i]['code']}?", "short")
+        for r, row in enumerate(rows)
+        for i in range(len(row) - 1)
+    ]
+
+
+def _table_short(rows: list) -> list[Question]:
+    """What stands below a code, and what is in a given cell."""
+    below = [
+        say_item(Answer(), rows[r + 1][i], (r + 1, i)).ask(f"Which code is below {item['code']}?", "short")
+        for r, row in enumerate(rows[:-1])
+        for i, item in enumerate(row)
+    ]
+    cells = [
+        say_item(Answer(), item, (r, i)).ask(f"What is in row {r + 1}, column {i + 1}?", "short")
+        for r, row in enumerate(rows)
+        for i, item in enumerate(row)
+    ]
+    return below[::3] + cells[::3]
+
+
+def _plate_short(rows: list) -> list[Question]:
+    """Plate by colour and colour by plate; colours and codes are unique."""
+    asked = []
+    for r, row in enumerate(rows):
+        for i, item in enumerate(row):
+            asked.append(say_item(Answer(), item, (r, i), ("code",)).ask(f"What is on the {item['colour']} plate?", "short"))
+            asked.append(say_item(Answer(), item, (r, i), ("colour",)).ask(f"Which colour is plate {item['code']}?", "short"))
+    return asked
+
+
+def _word_short(rows: list) -> list[Question]:
+    """The word of a row (receipt), the code beside a word."""
+    asked = []
+    for r, row in enumerate(rows):
+        if "word" in row[0]:
+            asked.append(say_item(Answer(), row[0], (r, 0)).ask(f"Which word is in row {r + 1}?", "short"))
+            asked.append(say_item(Answer(), row[1], (r, 1)).ask(f"Which code is beside {row[0]['word']}?", "short"))
+    return asked
+
+
+def _label_short(rows: list) -> list[Question]:
+    """Word by code and code by word; both are unique."""
+    asked = []
+    for r, row in enumerate(rows):
+        for i, item in enumerate(row):
+            asked.append(say_item(Answer(), item, (r, i), ("word",)).ask(f"Which word is on label {item['code']}?", "short"))
+            asked.append(
+                say_item(Answer(), item, (r, i), ("code",)).ask(f"Which code is on the {item['word']} label?", "short")
+            )
+    return asked
+
+
+_SHORT = {
+    "sign": _sign_short,
+    "plates": _plate_short,
+    "table": _table_short,
+    "receipt": _word_short,
+    "labels": _label_short,
+}
