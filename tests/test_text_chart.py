@@ -264,3 +264,17 @@ def test_wrong_kinds_and_specs_are_refused_in_a_sentence():
     spec["rows"][0][0]["code"] = "a<b"
     with pytest.raises(ValueError, match="capital letters and digits"):
         make_picture("text", 8_006, 0.5, spec)
+
+
+@pytest.mark.parametrize("kind", ["text", "chart"])
+def test_what_is_named_stands_out_from_what_it_lies_on(drawn, kind):
+    """Ink against its sheet: within every glyph box some pixels differ clearly in brightness."""
+    for (this, seed), picture in drawn.items():
+        if this != kind:
+            continue
+        grey = picture.rgb.astype(float).mean(2)
+        for thing in picture.things:
+            if thing.layer == 1:
+                inside = grey[picture.mask(thing.name)]
+                spread = np.percentile(inside, 97) - np.percentile(inside, 3)
+                assert spread > 55, (kind, seed, thing.name, spread)

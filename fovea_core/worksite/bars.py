@@ -83,7 +83,7 @@ def choose_chart_style(count: int, label: int, badge: int, title: bool, rng: np.
 
 def least_share(style: dict, badge: int) -> float:
     """Smallest share of the highest bar's height that still holds a badge of that length."""
-    wide, high, per_line = badge_box(style["bar_width"], badge)
+    _, high, per_line = badge_box(style["bar_width"], badge)
     return min(0.9, (high * math.ceil(badge / per_line) + 0.14 + COLOUR_SEEN) / style["plot"])
 
 
@@ -96,7 +96,8 @@ def draw_chart(spec: dict, rng: np.random.Generator, scale: float):
     """Draw a chart spec: rgb, layers, things."""
     style, bars = spec["style"], spec["bars"]
     unit = spec["width_px"] / CELLS
-    canvas = Canvas(spec["width_px"], spec["height_px"], scale, tuple(style["wall_rgb"]))
+    canvas = Canvas(spec["width_px"], spec["height_px"], scale)
+    canvas.rgb[:] = style["wall_rgb"]
     face, ink = tuple(style["face_rgb"]), tuple(style["ink_rgb"])
     things = [Thing("board", "object", "sign", None, 0)]
     margin = style["margin"] * unit

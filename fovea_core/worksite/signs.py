@@ -248,7 +248,8 @@ def draw_text(spec: dict, rng: np.random.Generator, scale: float):
     def px(box):
         return tuple(v * unit + (dy if k % 2 else dx) for k, v in enumerate(box))
 
-    canvas = Canvas(width, height, scale, tuple(style["ground_rgb"]))
+    canvas = Canvas(width, height, scale)
+    canvas.rgb[:] = style["ground_rgb"]
     things, materials, shades = [], {}, []
     inks = {}
     for place, box in plan.sheets:
