@@ -1,0 +1,333 @@
+/* One run as the page knows it: checks event lines (fovea_core/trace/events.py is the schema) and folds them.
+   A line may come from a stranger's file, so nothing is kept before it passed. No DOM in this file. */
+(function () {
+  "use strict";
+  const FOVEA = (window.FOVEA = window.FOVEA || {});
+
+  const LIMITS = {
+    fileBytes: 48 * 1024 * 1024, headerChars: 12e6, events: 400000, lineChars: 400000, tokens: 8192, entries: 65535, longSidePx: 1280,
+  };
+  const PICTURE = /^data:image\/(png|jpeg|webp);base64,[A-Za-z0-9+/]+={0,2}$/;
+
+  /** An error whose message is one sentence for a person. */
+  class TraceError extends Error {}
+
+  /* ---- checks: each takes a value and says whether it is lawful ---- */
+  const int = (low, high) => (v) => Number.isInteger(v) && v >= low && v <= high;
+  const real = (low, high) => (v) => typeof v === "number" && Number.isFinite(v) && v >= low && v <= high;
+  const text = (most) => (v) => typeof v === "string" && (v.length <= most || (v.length <= 2 * most && [...v].length <= most));
+  const oneOf = (...all) => (v) => all.includes(v);
+  const list = (check, most) => (v) => Array.isArray(v) && v.length <= most && v.every(check);
+  const may = (check) => Object.assign((v) => v === null || v === undefined || check(v), { optional: true });
+  const bool = (v) => typeof v === "boolean";
+  const plain = (v) => v !== null && typeof v === "object" && !Array.isArray(v);
+  const packed = (v) => typeof v === "string" && v.length <= LIMITS.entries * 4 && /^[A-Za-z0-9+/]*={0,2}$/.test(v);
+
+  /** First field of ``value`` that breaks ``fields``, or "" when all hold; unknown fields break it too. */
+  function broken(fields, value) {
+    if (!plain(value)) return "shape";
+    for (const name of Object.keys(value)) if (!Object.hasOwn(fields, name)) return "unknown field";
+    for (const [name, check] of Object.entries(fields)) if (!check(Object.hasOwn(value, name) ? value[name] : undefined)) return name;
+    return "";
+  }
+  const record = (fields) => (v) => broken(fields, v) === "";
+
+  const count = int(0, 1e8), node = int(0, 4096), drafted = int(1, 4096), token = int(0, 4e6);
+  const ms = real(0, Infinity), mass = real(0, 1.000001), logp = real(-1e30, 1e-6), bytes = may(text(4000)), piece = text(2000);
+  const model = record({ id: text(500), fingerprint: may(text(100)) });
+  const shape = record({ depth: int(1, 64), width: int(1, 64), nodes: int(2, 512) });
+  const cost = record({ tokens: list(count, 64), verify_ms: list(ms, 64), level_ms: ms });
+  const scalar = (v) => v === null || ["string", "number", "boolean"].includes(typeof v);
+  const dictOf = (check) => (v) => plain(v) && Object.keys(v).length <= 200 && Object.values(v).every(check);
+  const finite = real(-Infinity, Infinity);
+  const tile = record({
+    rows: int(1, 4096), columns: int(1, 4096), view: oneOf("tile", "global"), first: count,
+    box: (v) => list(finite, 4)(v) && v.length === 4 && v[0] < v[2] && v[1] < v[3], valid: list(count, LIMITS.entries),
+  });
+  const rejected = record({
+    node: drafted, target_token: token, target_text: piece, target_logp: logp, logp, rank: count,
+  });
+  const base = (kind, fields) => ({ kind: oneOf(kind), n: count, ...fields });
+  const SCHEMA = {
+    run_started: base("run_started", {
+      schema_version: oneOf(1), question: text(20000), target: model, drafter: may(model), policy: text(100),
+      settings: dictOf(scalar), seed: count, shape: may(shape), max_shape: may(shape), depth_limit: int(-1, 64), cost: may(cost),
+      device: text(200), versions: dictOf(text(100)), picture_width_px: int(1, 1e6), picture_height_px: int(1, 1e6),
+      picture_sha256: text(64), notes: may(list(text(500), 1000)),
+    }),
+    prefill_done: base("prefill_done", {
+      prompt_tokens: count, image_spans: list((v) => list(count, 2)(v) && v.length === 2, 1000), tiles: list(tile, 1000),
+      token, text: piece, bytes, prefill_ms: ms, remember_ms: ms,
+    }),
+    memory_read: base("memory_read", {
+      round: count, node, depth: int(0, 64), source: may(oneOf("drafter", "target")), serves: may(oneOf("node", "round", "run")),
+      entries: packed, masses: packed, top_mass: mass, captured: mass, k_raw: count, gate: may(mass),
+      correction_norm: may(real(0, Infinity)), peak: real(-1e-6, 1.000001), ms,
+    }),
+    node_drafted: base("node_drafted", {
+      round: count, node: drafted, parent: node, depth: int(1, 64), token, text: piece, bytes, logp: may(logp),
+    }),
+    round_verified: base("round_verified", {
+      round: count, accepted: list(node, 4096), rejected: list(rejected, 4096), unverified: list(node, 4096),
+      bonus: may(token), bonus_text: may(piece), bonus_bytes: bytes, emitted: list(token, 4096), pruned: count,
+      draft_ms: ms, select_ms: ms, verify_ms: ms,
+    }),
+    finished: base("finished", {
+      reason: oneOf("eos", "length", "stopped"), ids: list(token, LIMITS.tokens), text: text(200000), rounds: count,
+      drafted: count, accepted: count, tau: may(real(0, Infinity)), total_ms: ms, prefill_ms: ms, draft_ms: ms, select_ms: ms,
+      verify_ms: ms,
+    }),
+    compared: base("compared", {
+      plain_ms: list(ms, 100), plain_median_ms: ms, speculative_ms: ms, speedup: real(0, Infinity), same_ids: bool,
+      first_difference: may(count), gap: may(finite),
+    }),
+  };
+  const HEADER = { format: oneOf("fovea-trace"), version: oneOf(1), picture: (v) => typeof v === "string" && PICTURE.test(v) };
+
+  function unpack(packedText) {
+    const raw = atob(packedText);
+    const out = new Uint8Array(raw.length);
+    for (let i = 0; i < raw.length; i += 1) out[i] = raw.charCodeAt(i);
+    return out;
+  }
+
+  /** The folded run: what was drafted, judged and said so far, step by step. ``add`` takes one line at a time. */
+  class Run {
+    constructor() {
+      Object.assign(this, {
+        lines: [], header: null, started: null, prefill: null, tiles: [], entryCount: 0, valid: new Uint8Array(0), validCount: 0,
+        rounds: [], words: [], finished: null, compared: null, runRead: null, events: 0,
+      });
+    }
+
+    /** Takes one line; throws TraceError and leaves the run as it was when the line is not lawful here. */
+    add(line) {
+      const where = `Line ${this.lines.length + 1} of this trace`;
+      const first = this.lines.length === 0;
+      if (typeof line !== "string" || line.length > (first ? LIMITS.headerChars : LIMITS.lineChars))
+        throw new TraceError(`${where} is too long to be an event.`);
+      let value;
+      try {
+        value = JSON.parse(line);
+      } catch {
+        throw new TraceError(first ? "This file is not a trace: its first line is not JSON." : `${where} is damaged: it is not complete JSON.`);
+      }
+      if (first) {
+        const bad = broken(HEADER, value);
+        if (bad) throw new TraceError(`This file is not a trace this page can read: its header has no usable ${bad}.`);
+        this.header = value;
+      } else {
+        const fields = plain(value) && Object.hasOwn(SCHEMA, value.kind) ? SCHEMA[value.kind] : null;
+        if (!fields) throw new TraceError(`${where} is damaged: it is no event that this page knows.`);
+        const bad = broken(fields, value);
+        if (bad) throw new TraceError(`${where} is damaged: its ${bad} is not possible.`);
+        const wrong = value.n !== this.events || this.events >= LIMITS.events ? "running number" : this["_" + value.kind](value);
+        if (wrong) throw new TraceError(`${where} is damaged: its ${wrong} does not fit what came before.`);
+        this.events += 1;
+      }
+      this.lines.push(line);
+    }
+
+    _run_started(e) {
+      if (this.started) return "place";
+      this.started = e;
+    }
+
+    _prefill_done(e) {
+      if (!this.started || this.prefill) return "place";
+      const sizeOf = (t) => t.rows * t.columns;
+      const total = Math.max(0, ...e.tiles.map((t) => t.first + sizeOf(t)));
+      if (total > LIMITS.entries || e.tiles.some((t) => t.valid.reduce((a, b) => a + b, 0) !== sizeOf(t))) return "grid";
+      const sorted = [...e.tiles].sort((a, b) => a.first - b.first);
+      if (sorted.some((t, i) => i && t.first < sorted[i - 1].first + sizeOf(sorted[i - 1]))) return "grid";
+      this.valid = new Uint8Array(total);
+      for (const t of e.tiles) {
+        let at = t.first;
+        t.valid.forEach((length, i) => {
+          this.valid.fill(i % 2 ? 0 : 1, at, at + length);
+          at += length;
+        });
+      }
+      this.tiles = e.tiles;
+      this.entryCount = total;
+      this.validCount = this.valid.reduce((a, b) => a + b, 0);
+      this.prefill = e;
+      this._say({ token: e.token, text: e.text, bytes: e.bytes, status: "first", step: 0, round: null, node: null });
+    }
+
+    /** The round that an event with number ``number`` belongs to, opened when it is the next one; null when out of order. */
+    _round(number) {
+      if (!this.prefill || this.finished) return null;
+      const last = this.rounds[this.rounds.length - 1];
+      if (last && !last.verdict) return last.number === number ? last : null;
+      if (last ? number !== last.number + 1 : number > 1) return null;
+      const round = {
+        number, step: this.rounds.length + 1, nodes: new Map(), reads: new Map(), roundRead: null, verdict: null,
+        firstWord: this.words.length, wordCount: 0,
+      };
+      this.rounds.push(round);
+      return round;
+    }
+
+    _memory_read(e) {
+      const entryBytes = unpackSafe(e.entries), massBytes = unpackSafe(e.masses);
+      if (!entryBytes || !massBytes || entryBytes.length !== 2 * massBytes.length) return "packed entries";
+      const read = { event: e, size: massBytes.length, entries: new Uint16Array(massBytes.length), masses: new Float32Array(massBytes.length) };
+      const seen = new Set();
+      for (let i = 0; i < read.size; i += 1) {
+        const entry = entryBytes[2 * i] | (entryBytes[2 * i + 1] << 8);
+        if (entry >= this.entryCount || !this.valid[entry] || seen.has(entry) || (i && massBytes[i] > massBytes[i - 1])) return "packed entries";
+        seen.add(entry);
+        read.entries[i] = entry;
+        read.masses[i] = (massBytes[i] / 255) * e.top_mass;
+      }
+      const round = this._round(e.round);
+      if (!round || round.reads.has(e.node)) return "place";
+      if (e.serves === "run") this.runRead = read;
+      if (e.serves === "round") round.roundRead = read;
+      if (this.runRead && !round.runRead) round.runRead = this.runRead;
+      round.reads.set(e.node, read);
+    }
+
+    _node_drafted(e) {
+      const round = this._round(e.round);
+      if (!round || round.nodes.has(e.node)) return "place";
+      const parent = e.parent === 0 ? { depth: 0 } : round.nodes.get(e.parent);
+      if (!parent || parent.depth + 1 !== e.depth) return "parent";
+      if (this.runRead && !round.runRead) round.runRead = this.runRead;
+      round.nodes.set(e.node, { ...e, id: e.node, round, status: "pending", judged: null, word: null });
+    }
+
+    _round_verified(e) {
+      const round = this._round(e.round);
+      if (!round) return "place";
+      const all = [...e.accepted, ...e.rejected.map((r) => r.node), ...e.unverified];
+      const detailed = round.nodes.size > 0;
+      if (detailed && (all.length !== round.nodes.size || new Set(all).size !== all.length)) return "verdict";
+      if (detailed && !all.every((id) => round.nodes.has(id))) return "verdict";
+      if (detailed && [...round.reads.keys()].some((id) => id !== 0 && !round.nodes.has(id))) return "read";
+      if (e.emitted.length === 0 || e.emitted.length !== e.accepted.length + (e.bonus == null ? 0 : 1)) return "emitted tokens";
+      if (this.words.length + e.emitted.length > LIMITS.tokens) return "number of tokens";
+      let tip = 0;
+      for (const [i, id] of e.accepted.entries()) {
+        const at = round.nodes.get(id);
+        if (detailed && (at.parent !== tip || at.token !== e.emitted[i])) return "accepted path";
+        tip = id;
+      }
+      if (e.bonus != null && e.bonus !== e.emitted[e.emitted.length - 1]) return "bonus token";
+      round.firstWord = this.words.length;
+      round.verdict = e;
+      for (const [i, id] of e.accepted.entries()) {
+        const at = round.nodes.get(id) || null;
+        if (at) Object.assign(at, { status: "accepted", word: this.words.length });
+        const said = at || { text: "", bytes: null };
+        this._say({ token: e.emitted[i], text: said.text, bytes: said.bytes, status: "accepted", step: round.step, round, node: at });
+      }
+      for (const r of e.rejected) if (round.nodes.has(r.node)) Object.assign(round.nodes.get(r.node), { status: "rejected", judged: r });
+      for (const id of e.unverified) if (round.nodes.has(id)) round.nodes.get(id).status = "unverified";
+      if (e.bonus != null)
+        this._say({ token: e.bonus, text: e.bonus_text ?? "", bytes: e.bonus_bytes, status: "bonus", step: round.step, round, node: null });
+      round.wordCount = this.words.length - round.firstWord;
+    }
+
+    _finished(e) {
+      const last = this.rounds[this.rounds.length - 1];
+      if (!this.prefill || this.finished || (last && !last.verdict)) return "place";
+      if (e.ids.length !== this.words.length || !e.ids.every((id, i) => id === this.words[i].token)) return "answer";
+      this.finished = e;
+    }
+
+    _compared(e) {
+      if (!this.finished || this.compared) return "place";
+      this.compared = e;
+    }
+
+    _say(word) {
+      this.words.push({ ...word, index: this.words.length });
+    }
+
+    /** Rounds with a verdict. */
+    get steps() {
+      const last = this.rounds[this.rounds.length - 1];
+      return this.rounds.length - (last && !last.verdict ? 1 : 0);
+    }
+
+    /** The read that scored the children of ``parent`` in ``round`` (its own, else the round's, else the run's), or null. */
+    readAt(round, parent) {
+      return round.reads.get(parent) || round.roundRead || round.runRead || null;
+    }
+
+    /** The read that scored a drafted node, or a word; null for the target's own words and words drafted without a look. */
+    readOf(item) {
+      const at = item.judged === undefined ? item.node : item;
+      return at ? this.readAt(at.round, at.parent) : null;
+    }
+
+    /** Where an entry lies: its tile, row, column, and its box in fractions of the picture (not clipped). */
+    place(entry) {
+      const tile = this.tiles.find((t) => entry >= t.first && entry < t.first + t.rows * t.columns);
+      const row = Math.floor((entry - tile.first) / tile.columns), column = (entry - tile.first) % tile.columns;
+      const wide = (tile.box[2] - tile.box[0]) / tile.columns, tall = (tile.box[3] - tile.box[1]) / tile.rows;
+      const left = tile.box[0] + column * wide, top = tile.box[1] + row * tall;
+      return { tile, row, column, box: [left, top, left + wide, top + tall] };
+    }
+
+    /** Valid entries whose box holds the point (x, y), in fractions of the picture; one per view. */
+    entriesAt(x, y) {
+      const found = [];
+      for (const t of this.tiles) {
+        const column = Math.floor(((x - t.box[0]) / (t.box[2] - t.box[0])) * t.columns);
+        const row = Math.floor(((y - t.box[1]) / (t.box[3] - t.box[1])) * t.rows);
+        if (column < 0 || row < 0 || column >= t.columns || row >= t.rows) continue;
+        const entry = t.first + row * t.columns + column;
+        if (this.valid[entry]) found.push(entry);
+      }
+      return found;
+    }
+
+    /** Words whose read used one of ``entries``: [{word, mass}], largest mass first. */
+    wordsUsing(entries) {
+      const wanted = new Set(entries), found = [];
+      for (const word of this.words) {
+        const read = this.readOf(word);
+        if (!read) continue;
+        let sum = 0;
+        for (let i = 0; i < read.size; i += 1) if (wanted.has(read.entries[i])) sum += read.masses[i];
+        if (sum > 0) found.push({ word, mass: sum });
+      }
+      return found.sort((a, b) => b.mass - a.mass || a.word.index - b.word.index);
+    }
+
+    /** Totals over the first ``steps`` rounds. */
+    totals(steps) {
+      const sum = { emitted: 0, drafted: 0, accepted: 0, draft_ms: 0, select_ms: 0, verify_ms: 0 };
+      for (const round of this.rounds.slice(0, steps)) {
+        const v = round.verdict;
+        sum.emitted += v.emitted.length;
+        sum.drafted += v.accepted.length + v.rejected.length + v.unverified.length;
+        sum.accepted += v.accepted.length;
+        for (const part of ["draft_ms", "select_ms", "verify_ms"]) sum[part] += v[part];
+      }
+      return { ...sum, steps, tau: steps ? sum.emitted / steps : null };
+    }
+  }
+
+  function unpackSafe(packedText) {
+    try {
+      return unpack(packedText);
+    } catch {
+      return null;
+    }
+  }
+
+  /** Lines of a trace file's text. Throws TraceError for what cannot be a trace. */
+  function splitFile(fileText) {
+    if (fileText.length > LIMITS.fileBytes) throw new TraceError("This file is too large to be a trace.");
+    const lines = fileText.split(/\r?\n/);
+    while (lines.length && lines[lines.length - 1].trim() === "") lines.pop();
+    if (lines.length < 2) throw new TraceError("This file is not a trace: it holds no events.");
+    return lines;
+  }
+
+  Object.assign(FOVEA, { Run, TraceError, splitFile, LIMITS });
+})();
