@@ -45,18 +45,22 @@ class Canvas:
     """A picture of ``width_px`` x ``height_px`` drawn at ``scale`` times the size.
 
     ``scale`` above 1 supersamples: finish() returns the picture size. Below 1 the picture is drawn and returned small.
+    ``ids_only`` stamps the id layers and leaves the pixels white: a quick look at what would be visible.
     """
 
-    def __init__(self, width_px: int, height_px: int, scale: float = 2.0, background: Colour = (255, 255, 255)) -> None:
+    def __init__(self, width_px: int, height_px: int, scale: float = 2.0, ids_only: bool = False) -> None:
         self.width_px, self.height_px, self.scale = width_px, height_px, scale
         rows, columns = max(1, round(height_px * scale)), max(1, round(width_px * scale))
-        self.rgb = np.full((rows, columns, 3), background, np.uint8)
+        self.ids_only = ids_only
+        self.rgb = np.full((rows, columns, 3), 255, np.uint8)
         self.layers = np.zeros((2, rows, columns), np.uint8)
 
     def polygon(self, points, fill, thing: int | None = None) -> None:
         """Fill a polygon of (n, 2) points."""
         points = np.asarray(points, np.float64)
-        self._paint(points.min(0), points.max(0), fill, thing, lambda mask, at: _fill_polygon(mask, at(points)))
+        self._paint(
+            points.min(0), points.max(0), fill, thing, lambda mask, at, value, kind: _fill(mask, at(points), value, kind)
+        )
 
     def ellipse(self, cx: float, cy: float, rx: float, ry: float, fill, thing: int | None = None, angle: float = 0) -> None:
         """Fill an ellipse turned by ``angle`` degrees."""
@@ -86,16 +90,16 @@ class Canvas:
         points = np.asarray(points, np.float64)
         thickness = max(1, round(width * self.scale))
 
-        def draw(mask, at):
+        def draw(mask, at, value, kind):
             pts = np.round(at(points) * (1 << SHIFT)).astype(np.int32)
-            cv2.polylines(mask, [pts], closed, 255, thickness, cv2.LINE_AA, SHIFT)
+            cv2.polylines(mask, [pts], closed, value, thickness, kind, SHIFT)
 
         self._paint(points.min(0) - width / 2, points.max(0) + width / 2, fill, thing, draw)
 
     def shadow(self, cx: float, cy: float, rx: float, ry: float, strength: float = 0.35) -> None:
         """A soft dark ellipse (on the ground), strongest in the middle."""
         roi, _, (rows, columns) = self._roi((cx - rx, cy - ry), (cx + rx, cy + ry))
-        if not roi.size:
+        if not roi.size or self.ids_only:
             return
         fade = (1 - _small_shadow() * strength)[..., None]
         full = cv2.resize(fade, (columns, rows), interpolation=cv2.INTER_LINEAR)
@@ -104,7 +108,7 @@ class Canvas:
 
     def glyph(self, character: str, box: Box, colour: Colour, thing: int | None = None) -> None:
         """One bold character in ``box``; 0 is slashed, I has serifs. The mark layer gets the whole box."""
-        self._text(character, box, colour, thing, (0.4, 1.45))
+        self._text(character, box, colour, thing, (0.3, 1.45))
 
     def word(self, text: str, box: Box, colour: Colour, thing: int | None = None) -> None:
         """A bold word or short line of text, as large as ``box`` allows. The mark layer gets the box around its letters."""
@@ -129,11 +133,16 @@ class Canvas:
         return self.rgb[self._window], (x0, y0), (y1 - y0, x1 - x0)
 
     def _paint(self, low, high, fill, thing, draw) -> None:
+        if self.ids_only:
+            if thing is not None:
+                draw(self.layers[0], lambda points: points * self.scale - 0.5, thing, cv2.LINE_8)
+                draw(self.layers[1], lambda points: points * self.scale - 0.5, 0, cv2.LINE_8)
+            return
         roi, origin, (rows, columns) = self._roi(low, high)
         if not roi.size:
             return
         mask = np.zeros((rows, columns), np.uint8)
-        draw(mask, lambda points: points * self.scale - 0.5 - np.asarray(origin))
+        draw(mask, lambda points: points * self.scale - 0.5 - np.asarray(origin), 255, cv2.LINE_AA)
         mask = mask[self._crop]
         if isinstance(fill, Grad):
             paint = cv2.resize(_small_gradient(fill), (columns, rows), interpolation=cv2.INTER_LINEAR)[self._crop]
@@ -146,10 +155,9 @@ class Canvas:
 
     def _blend(self, roi, paint, mask) -> None:
         if self.scale >= HARD_EDGE_SCALE:
-            np.copyto(roi, paint, where=(mask > 127)[..., None])
-            return
-        alpha = mask.astype(np.uint16)[..., None]
-        roi[:] = (roi * (255 - alpha) + paint * alpha + 127) // 255
+            cv2.copyTo(paint, cv2.threshold(mask, 127, 255, cv2.THRESH_BINARY)[1], roi)
+        else:
+            blend(roi, paint, mask)
 
     def _stamp(self, thing: int, where: np.ndarray) -> None:
         bodies, marks = self.layers[0][self._window], self.layers[1][self._window]
@@ -168,7 +176,7 @@ class Canvas:
         whole = self.rgb.shape[:2]
         cut = (slice(max(0, -y0), min(rows, whole[0] - y0)), slice(max(0, -x0), min(columns, whole[1] - x0)))
         roi = self.rgb[max(0, y0) : max(0, y0 + rows), max(0, x0) : max(0, x0 + columns)]
-        if roi.size:
+        if roi.size and not self.ids_only:
             alpha = _sized_mask(text, rows, columns)[cut].astype(np.uint16)[..., None]
             roi[:] = (roi * (255 - alpha) + np.array(colour, np.uint16) * alpha + 127) // 255
         if thing is not None:
@@ -179,8 +187,8 @@ class Canvas:
             self.layers[1, edges[0] : edges[1], edges[2] : edges[3]] = thing
 
 
-def _fill_polygon(mask: np.ndarray, points: np.ndarray) -> None:
-    cv2.fillPoly(mask, [np.round(points * (1 << SHIFT)).astype(np.int32)], 255, cv2.LINE_AA, SHIFT)
+def _fill(mask: np.ndarray, points: np.ndarray, value: int, kind: int) -> None:
+    cv2.fillPoly(mask, [np.round(points * (1 << SHIFT)).astype(np.int32)], value, kind, SHIFT)
 
 
 @lru_cache(maxsize=512)
