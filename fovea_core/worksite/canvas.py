@@ -187,6 +187,14 @@ class Canvas:
             self.layers[1, edges[0] : edges[1], edges[2] : edges[3]] = thing
 
 
+def blend(roi: np.ndarray, paint: np.ndarray, mask: np.ndarray) -> None:
+    """Lay ``paint`` (h, w, 3) over ``roi`` in place with alpha ``mask`` (h, w) uint8; only the edges are mixed."""
+    cv2.copyTo(paint, cv2.threshold(mask, 254, 255, cv2.THRESH_BINARY)[1], roi)
+    edge = np.nonzero((mask > 0) & (mask < 255))
+    alpha = mask[edge].astype(np.uint16)[:, None]
+    roi[edge] = (roi[edge] * (255 - alpha) + paint[edge] * alpha + 127) // 255
+
+
 def _fill(mask: np.ndarray, points: np.ndarray, value: int, kind: int) -> None:
     cv2.fillPoly(mask, [np.round(points * (1 << SHIFT)).astype(np.int32)], value, kind, SHIFT)
 

@@ -46,16 +46,19 @@ def finish(
     rgb, layers = canvas.finish()
     rows, columns = rgb.shape[:2]
     scale = columns / canvas.width_px
-    gain = material(ground, rows, columns, rng)
+    work = WORK_PX / max(canvas.height_px, canvas.width_px)
+    small = max(8, round(canvas.height_px * work)), max(8, round(canvas.width_px * work))
+    gain = material(ground, small, (rows, columns), rng)
     for name in dict.fromkeys(materials.values()):
         table = np.zeros(256, bool)
         table[[thing for thing, used in materials.items() if used == name]] = True
-        np.copyto(gain, material(name, rows, columns, rng), where=table[layers[0]])
+        np.copyto(gain, material(name, small, (rows, columns), rng), where=table[layers[0]])
     for shade in shades:
         _cast(gain, layers[0], shade, scale)
     gain *= lamp(light, rows, columns)
-    gain3 = cv2.merge([gain * factor for factor in light.tint])
-    return cv2.multiply(rgb, gain3, dtype=cv2.CV_8U), layers
+    tinted = np.arange(256)[None, :, None] * np.array(light.tint)
+    rgb = cv2.LUT(rgb, np.clip(tinted + 0.5, 0, 255).astype(np.uint8))
+    return cv2.multiply(rgb, cv2.cvtColor(gain, cv2.COLOR_GRAY2RGB), dtype=cv2.CV_8U), layers
 
 
 def _cast(gain: np.ndarray, bodies: np.ndarray, shade: Shade, scale: float) -> None:
@@ -87,12 +90,10 @@ def lamp(light: Light, rows: int, columns: int) -> np.ndarray:
     return cv2.resize(small.astype(np.float32), (columns, rows), interpolation=cv2.INTER_CUBIC)
 
 
-def material(name: str, rows: int, columns: int, rng: np.random.Generator) -> np.ndarray:
-    """(rows, columns) float32 brightness around 1 of a material."""
-    work = WORK_PX / max(rows, columns)
-    high, wide = max(8, round(rows * work)), max(8, round(columns * work))
-    small = _MADE[name](high, wide, rng).astype(np.float32)
-    return cv2.resize(small, (columns, rows), interpolation=cv2.INTER_CUBIC)
+def material(name: str, small: tuple[int, int], size: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    """(rows, columns) float32 brightness around 1 of a material, made at ``small`` and resized to ``size`` (rows, columns)."""
+    made = _MADE[name](*small, rng).astype(np.float32)
+    return cv2.resize(made, size[::-1], interpolation=cv2.INTER_LINEAR if max(size) > WORK_PX else cv2.INTER_AREA)
 
 
 def _noise(rng: np.random.Generator, high: int, wide: int, cells_y: int, cells_x: int) -> np.ndarray:
