@@ -1,0 +1,277 @@
+"""The trained drafter at work: an EAGLE-2 draft tree (method.md section 2) with FOVEA's retrieval at the states that score.
+
+A round: the newly committed tokens pass the body with their true target states, the last one's state is the root's; then per
+level one forward of the k frontier nodes, one retrieval for all of them, k children each. All k^2 children of a level stay
+candidates, the k best are the next frontier, and after the last level the nodes - 1 best of all candidates are the tree.
+Scores fall along a path and ties go to the earlier level, so the tree is closed under parents.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from fovea_core.decode.tree import Draft, Read, root_only
+from fovea_core.drafter.checkpoint import DrafterError, read_drafter
+from fovea_core.drafter.model import Drafter
+from fovea_core.drafter.step import Body, FoldedDrafter
+from fovea_core.fingerprint import fingerprint
+from fovea_core.memory.correct import FoldedMemory
+from fovea_core.memory.select import Policy, make_policy
+from fovea_core.settings import RunSettings
+from fovea_core.trace.events import Shape
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets" / "builtin"
+#: Drafters that come with the explorer, by name.
+BUILTIN = {"builtin": ASSETS / "drafter", "blind": ASSETS / "blind"}
+
+
+def load_drafter(name: str | Path, target) -> FoveaDrafter:
+    """The drafter called ``name`` (builtin, blind or a folder) for a loaded target (targets.base.Target).
+
+    Raises DrafterError with one sentence that names what is wrong: no such folder, another target's drafter, a missing,
+    unknown or misshaped tensor, another vocabulary or hidden size.
+    """
+    folder = BUILTIN.get(str(name), Path(name).expanduser())
+    if not folder.is_dir():
+        raise DrafterError(f"There is no drafter {str(name)[:100]!r}: use builtin, blind, none or a folder.")
+    drafter = read_drafter(folder, target.device)
+    config = drafter.config
+    if config.target_fingerprint != target.fingerprint:
+        raise DrafterError(
+            f"The drafter in {folder.name} belongs to another target: it was trained for {config.target_id or 'a target'} "
+            f"{config.target_fingerprint[:12]}, the target here is {target.id} {target.fingerprint[:12]}."
+        )
+    try:
+        drafter.attach(target.embedding, target.head)
+    except ValueError as error:
+        raise DrafterError(f"The drafter in {folder.name} does not fit: {error}") from None
+    return FoveaDrafter(drafter, str(name) if str(name) in BUILTIN else folder.name, fingerprint(folder))
+
+
+class FoveaDrafter:
+    """A drafter loaded for one target (decode.draft.Drafter). ``id`` names it in a trace, ``fingerprint`` its files.
+
+    ``max_depth``: most levels it was trained to draft.
+    """
+
+    def __init__(self, drafter: Drafter, id: str = "fovea", fingerprint: str = "") -> None:
+        self.drafter, self.id, self.fingerprint = drafter.eval().requires_grad_(False), id, fingerprint
+        self.config = drafter.config
+        self.max_depth = max(1, self.config.depth_rows - 1)
+        self.folded = FoldedDrafter(drafter)
+
+    def sight(self, settings: RunSettings) -> tuple[str, int]:
+        """Policy in force and deepest state that reads the memory; ('none', -1) where nothing is read."""
+        limit = self.config.depth_limit if settings.depth_limit is None else settings.depth_limit
+        limit = min(limit, self.config.depth_rows - 1)
+        if not self.config.sighted or settings.policy == "none" or limit < 0:
+            return "none", -1
+        return settings.policy, limit
+
+    @torch.inference_mode()
+    def start(self, run, settings: RunSettings) -> FoveaRun:
+        """Begin a request: ``run.features`` (N, d) and ``run.valid`` (N,) become the visual memory where one is used."""
+        name, limit = self.sight(settings)
+        policy, memory = make_policy(name, self.config.bounds), None
+        if policy.reads:
+            like = self.folded.from_target
+            features, valid = run.features.to(like.device, like.dtype), run.valid.to(like.device)
+            memory = FoldedMemory(self.drafter.remember(features, valid), self.drafter.correction)
+            policy.start(memory)
+        return FoveaRun(self.folded, memory, policy, limit, settings.detail == "nodes")
+
+
+@dataclass
+class _Look:
+    """What the states of one level retrieved, kept as tensors until the round knows which of them matter.
+
+    nodes: (m,) candidate number of each state (0 = root); every tensor has m rows.
+    """
+
+    depth: int
+    nodes: torch.Tensor
+    order: torch.Tensor
+    masses: torch.Tensor
+    stats: torch.Tensor  # (m, 5) float32: count, k_raw, peak, gate, norm of the correction
+    ms: float
+
+
+class FoveaRun:
+    """One request (decode.draft.DraftRun). ``depth_limit``: deepest state that reads the memory, -1 where none does."""
+
+    def __init__(
+        self, folded: FoldedDrafter, memory: FoldedMemory | None, policy: Policy, depth_limit: int, record: bool
+    ) -> None:
+        self.folded, self.memory, self.policy, self.depth_limit, self.record = folded, memory, policy, depth_limit, record
+        self.body = Body(folded)
+        self.root, self.token, self.position = None, None, -1
+        self.looks: list[_Look] = []
+        self.select_ms = 0.0
+
+    @torch.inference_mode()
+    def extend(self, tokens: torch.Tensor, states: torch.Tensor, positions: torch.Tensor) -> None:
+        """Commit (m,) tokens with the (m, d) target states that predicted them, at (m,) position ids (increasing)."""
+        folded, body, m = self.folded, self.body, tokens.shape[0]
+        if m == 0:
+            return
+        device = folded.from_target.device
+        tokens, positions = tokens.to(device), positions.to(device)
+        self.position, self.token = int(positions[-1]), tokens[-1:]
+        body.drop_speculative()
+        body.reserve(m)
+        folded.cover(self.position + 128)
+        x = folded.fuse_target(tokens, states.to(folded.from_target))
+        mask = None
+        if m > 1:  # row i sees the prefix and the new items up to itself
+            later = torch.full((m, m), -math.inf, device=device).triu_(1)
+            mask = torch.cat((later.new_zeros(m, body.stable), later), 1)
+        self.root = body.forward(x, folded.turn(positions), mask)[-1:]
+        body.keep()
+
+    @torch.inference_mode()
+    def propose(self, shape: Shape) -> Draft:
+        """Draft the tree below the last committed token: at most ``shape.nodes`` nodes, root included."""
+        started = time.perf_counter()
+        levels = min(shape.depth, shape.nodes - 1)  # a deeper node would need more ancestors than the tree may hold
+        self.body.drop_speculative()
+        self.looks, self.select_ms = [], 0.0
+        if levels < 1:
+            return root_only(int(self.token))
+        self.folded.cover(self.position + levels + 1)
+        width = min(shape.width, self.folded.config.vocab_size)
+        self.body.reserve(levels * width)
+        grown = self._chain(levels) if width == 1 else self._grow(levels, width)
+        return self._finish(grown, shape.nodes - 1, started)
+
+    def score(self, states: torch.Tensor, depth: int, nodes: torch.Tensor) -> torch.Tensor:
+        """FOVEA eq 4-9: log-probabilities (m, V) of what may follow (m, d) states of one depth; notes what ``nodes`` read."""
+        if depth <= self.depth_limit:
+            started = time.perf_counter()
+            chosen = self.policy.select(states, depth, self.memory)
+            states, gate, shift = self.memory.correct(states, chosen.weights)
+            spent = (time.perf_counter() - started) * 1e3
+            self.select_ms += spent
+            if self.record:
+                norm = torch.linalg.vector_norm(shift, dim=-1)
+                columns = (chosen.count, chosen.k_raw, chosen.peak(self.memory.n_valid), gate[:, 0], norm)
+                stats = torch.stack([column.to(norm.dtype) for column in columns], 1)
+                self.looks.append(_Look(depth, nodes, chosen.order, chosen.masses, stats, spent / states.shape[0]))
+        return torch.log_softmax(self.folded.logits(states), -1)
+
+    def _turn(self, depth: int) -> torch.Tensor:
+        at = self.position + depth
+        return self.folded.turns[at : at + 1]
+
+    def _chain(self, levels: int) -> _Grown:
+        """Width 1: the likeliest token each time; every item sees all before it, so there is no mask and no sorting."""
+        folded, body, state = self.folded, self.body, self.root
+        numbers = torch.arange(levels + 1, device=state.device)
+        tokens, logps = [], []
+        for depth in range(levels):
+            if depth:
+                state = body.forward(folded.fuse_own(tokens[-1], folded.unit(state)), self._turn(depth), None)
+            best = self.score(state, depth, numbers[depth : depth + 1]).max(-1)
+            tokens.append(best.indices)
+            logps.append(best.values)
+        logp = torch.cat(logps)
+        return _Grown(torch.cat(tokens), logp, logp.cumsum(0), numbers[:-1], numbers[1:])
+
+    def _grow(self, levels: int, width: int) -> _Grown:
+        """All candidates of ``levels`` levels; candidate numbers count from 1 in the order of levels, 0 is the root."""
+        folded, body = self.folded, self.body
+        device = self.root.device
+        apart = torch.full((width, width), -math.inf, device=device).fill_diagonal_(0)  # siblings do not see each other
+        best = self.score(self.root, 0, torch.zeros(1, dtype=torch.int64, device=device)).topk(width)
+        tokens, logps, scores = [best.indices[0]], [best.values[0]], [best.values[0]]
+        parents, depths = [torch.zeros(width, dtype=torch.int64, device=device)], [1] * width
+        frontier, numbers, total = best.indices[0], torch.arange(1, width + 1, device=device), best.values[0]
+        units, mask, made = folded.unit(self.root), apart.new_zeros(width, body.stable), width
+        for depth in range(1, levels):
+            mask = torch.cat((mask, apart), 1)  # (k, stable + depth k)
+            states = body.forward(folded.fuse_own(frontier, units), self._turn(depth), mask)
+            best = self.score(states, depth, numbers).topk(width)  # (k, k) children
+            sums = (total[:, None] + best.values).view(-1)
+            tokens.append(best.indices.view(-1))
+            logps.append(best.values.view(-1))
+            scores.append(sums)
+            parents.append(numbers.repeat_interleave(width))
+            depths += [depth + 1] * sums.shape[0]
+            if depth + 1 < levels:
+                total, chosen = sums.topk(width)
+                row = chosen // width
+                frontier, numbers = tokens[-1][chosen], chosen + (made + 1)
+                units, mask = folded.unit(states).index_select(0, row), mask.index_select(0, row)
+                made += sums.shape[0]
+        depth_row = torch.tensor(depths, device=device)
+        return _Grown(torch.cat(tokens), torch.cat(logps), torch.cat(scores), torch.cat(parents), depth_row)
+
+    def _finish(self, grown: _Grown, budget: int, started: float) -> Draft:
+        """Keep the ``budget`` best candidates, ancestors first on ties, and number the nodes in the order of levels."""
+        made = grown.tokens.shape[0]
+        kept = torch.arange(made, device=grown.tokens.device)
+        if made > budget:
+            kept = grown.scores.sort(descending=True, stable=True).indices[:budget].sort().values
+        place = torch.zeros(made + 1, dtype=torch.int64, device=kept.device)  # candidate number to node number
+        place[kept + 1] = torch.arange(1, kept.shape[0] + 1, device=kept.device)
+        parents = place[grown.parents[kept]]
+        zero = parents.new_zeros(1)
+        reads = self._reads(place, parents) if self.looks else ()
+        return Draft(
+            tokens=torch.cat((self.token, grown.tokens[kept])).cpu(),
+            parents=torch.cat((zero - 1, parents)).cpu(),
+            depths=torch.cat((zero, grown.depths[kept])).cpu(),
+            logp=torch.cat((grown.logp.new_zeros(1), grown.logp[kept])).cpu(),
+            reads=reads,
+            pruned=made - kept.shape[0],
+            draft_ms=(time.perf_counter() - started) * 1e3 - self.select_ms,
+            select_ms=self.select_ms,
+        )
+
+    def _reads(self, place: torch.Tensor, parents: torch.Tensor) -> tuple[Read, ...]:
+        """Reads of the states whose children are in the tree: one transfer a round, entries as numbers in the picture."""
+        nodes = place[torch.cat([look.nodes for look in self.looks])]  # 0 for the root and for whatever fell out
+        wanted = torch.isin(nodes, parents)
+        wanted[1:] &= nodes[1:] > 0
+        stats = torch.cat([look.stats for look in self.looks])
+        rows = wanted.nonzero()[:, 0]
+        widest = int(stats[rows, 0].max())
+        order = torch.cat([look.order for look in self.looks])[rows, :widest]
+        masses = torch.cat([look.masses for look in self.looks])[rows, :widest].float().cpu()
+        entries, stats, nodes = self.memory.entries[order].cpu(), stats[rows].tolist(), nodes[rows].tolist()
+        levels = [look for look in self.looks for _ in range(look.nodes.shape[0])]
+        reads = []
+        for i, row in enumerate(rows.tolist()):
+            count, k_raw, peak, gate, norm = stats[i]
+            mass = masses[i, : int(count)]
+            reads.append(
+                Read(
+                    node=nodes[i],
+                    depth=levels[row].depth,
+                    entries=entries[i, : int(count)],
+                    masses=mass,
+                    captured=min(1.0, float(mass.sum())),
+                    k_raw=int(k_raw),
+                    peak=min(1.0, max(0.0, peak)),
+                    gate=gate,
+                    correction_norm=norm,
+                    ms=levels[row].ms,
+                )
+            )
+        return tuple(reads)
+
+
+@dataclass(frozen=True)
+class _Grown:
+    """Candidates in the order of levels, number = index + 1: tokens, logp, scores (sum of logp along the path), parents
+    (candidate numbers, 0 = root) and depths, each (candidates,)."""
+
+    tokens: torch.Tensor
+    logp: torch.Tensor
+    scores: torch.Tensor
+    parents: torch.Tensor
+    depths: torch.Tensor

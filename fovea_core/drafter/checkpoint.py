@@ -1,0 +1,91 @@
+"""A drafter on disk: ``fovea_drafter.json`` (config, the fingerprint of its target, provenance) and safetensors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from fovea_core.drafter.model import Drafter, DrafterConfig
+
+CONFIG_NAME, WEIGHTS_NAME = "fovea_drafter.json", "drafter.safetensors"
+#: The hub takes ordinary git files only below 10 MiB.
+SHARD_BYTES = 9 * 2**20
+
+
+class DrafterError(ValueError):
+    """One sentence for a person: why this drafter cannot be used with this target."""
+
+
+def save_drafter(folder: str | Path, drafter: Drafter, dtype: torch.dtype = torch.float16) -> Path:
+    """Write config and weights (never the borrowed embedding and head) into ``folder``, shards under 10 MiB."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    shards: list[dict[str, torch.Tensor]] = [{}]
+    filled = 0
+    for name, tensor in drafter.state_dict().items():
+        stored = tensor.detach().to("cpu", dtype).contiguous()
+        size = stored.numel() * stored.element_size()
+        if filled + size > SHARD_BYTES and shards[-1]:
+            shards.append({})
+            filled = 0
+        shards[-1][name] = stored
+        filled += size
+    for old in folder.glob("drafter*.safetensors"):
+        old.unlink()
+    for number, shard in enumerate(shards, start=1):
+        name = WEIGHTS_NAME if len(shards) == 1 else f"drafter-{number:02d}-of-{len(shards):02d}.safetensors"
+        save_file(shard, folder / name)
+    unfinished = folder / (CONFIG_NAME + ".tmp")
+    unfinished.write_text(drafter.config.model_dump_json(indent=2) + "\n")
+    os.replace(unfinished, folder / CONFIG_NAME)
+    return folder
+
+
+def read_config(folder: str | Path) -> DrafterConfig:
+    """The config of a drafter folder. Raises DrafterError where it is missing or not valid."""
+    folder = Path(folder)
+    try:
+        return DrafterConfig.model_validate_json((folder / CONFIG_NAME).read_text())
+    except OSError:
+        raise DrafterError(f"The folder {folder.name} is no drafter: {CONFIG_NAME} is missing.") from None
+    except (ValidationError, ValueError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": "it is no JSON text"}
+        where = ".".join(str(part) for part in first["loc"]) or CONFIG_NAME
+        raise DrafterError(f"The drafter in {folder.name} has a wrong config: {where}, {first['msg']}.") from None
+
+
+def read_drafter(folder: str | Path, device: str | torch.device = "cpu") -> Drafter:
+    """Build the drafter of a folder in float32. Raises DrafterError that names a missing, unknown or misshaped tensor."""
+    folder = Path(folder)
+    config = read_config(folder)
+    files = sorted(folder.glob("drafter*.safetensors"))
+    if not files:
+        raise DrafterError(f"The drafter in {folder.name} has no weights: {WEIGHTS_NAME} is missing.")
+    with torch.device("meta"):
+        drafter = Drafter(config)
+    expected = {name: tuple(tensor.shape) for name, tensor in drafter.state_dict().items()}
+    tensors: dict[str, torch.Tensor] = {}
+    for file in files:
+        try:
+            with safe_open(file, "pt") as opened:
+                for name in opened.keys():  # noqa: SIM118 - not a dict
+                    shape = tuple(opened.get_slice(name).get_shape())
+                    if name not in expected:
+                        raise DrafterError(f"The drafter in {folder.name} is damaged: tensor {name} is unknown.")
+                    if shape != expected[name]:
+                        raise DrafterError(
+                            f"The drafter in {folder.name} is damaged: tensor {name} is {shape}, {expected[name]} expected."
+                        )
+                    tensors[name] = opened.get_tensor(name).to(device, torch.float32)
+        except SafetensorError as error:
+            raise DrafterError(f"The drafter in {folder.name} cannot be read: {file.name}, {str(error)[:120]}.") from None
+    for name in expected:
+        if name not in tensors:
+            raise DrafterError(f"The drafter in {folder.name} is damaged: tensor {name} is missing.")
+    drafter.load_state_dict(tensors, assign=True)
+    return drafter.requires_grad_(False)

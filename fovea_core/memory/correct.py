@@ -1,0 +1,77 @@
+"""Readout, gate and correction (FOVEA eq 7-9), and the same folded for one picture so that a draft step is cheap."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from fovea_core.memory.build import VisualMemory
+
+#: Where an untrained gate stands: sigmoid(-1) = 0.27 lets the last layer of f, which starts at zero, learn from the start.
+GATE_BIAS = -1.0
+
+
+class Correction(nn.Module):
+    """f and g of eq 8: each Linear(2d, width) - SiLU - Linear(width, d or 1). An untrained correction is zero."""
+
+    def __init__(self, hidden_size: int, width: int = 512) -> None:
+        super().__init__()
+        self.f = nn.Sequential(nn.Linear(2 * hidden_size, width), nn.SiLU(), nn.Linear(width, hidden_size))
+        self.g = nn.Sequential(nn.Linear(2 * hidden_size, width), nn.SiLU(), nn.Linear(width, 1))
+        nn.init.zeros_(self.f[2].weight)
+        nn.init.zeros_(self.f[2].bias)
+        nn.init.constant_(self.g[2].bias, GATE_BIAS)
+
+    def forward(self, states: torch.Tensor, readout: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Eq 8: c_n = f([h_n; r_n]) (..., d) and g_n = sigmoid(g([h_n; r_n])) (..., 1) from (..., d) states and readouts."""
+        both = torch.cat((states, readout), -1)
+        return self.f(both), torch.sigmoid(self.g(both))
+
+
+def read(states, depth, memory: VisualMemory, policy, correction: Correction):
+    """Eq 4-9 for (..., n, d) states: returns (h + g c, Selection, gate (..., n, 1), correction (..., n, d))."""
+    chosen = policy.select(states, depth, memory)
+    readout = chosen.weights @ memory.values  # eq 7: (..., n, d)
+    shift, gate = correction(states, readout)
+    return states + gate * shift, chosen, gate, shift
+
+
+class FoldedMemory:
+    """A picture's memory with every product that does not depend on the state multiplied out once per picture.
+
+    Scores: (LN(h) + E) W_Q^T K^T / sqrt(d) = norm(h) A + a_l, so W_Q and the keys become one matrix A (d, n) and one row
+    a_l per depth. Correction: the first layers of f and g act on [h; r] with r = alpha U, so their right halves and the
+    values become one matrix P (n, 2 width). Padding is left out: only the n valid entries are held, ``entries`` (n,)
+    gives their numbers in the picture. Same numbers as ``read`` up to rounding; tests compare them.
+    """
+
+    def __init__(self, memory: VisualMemory, correction: Correction) -> None:
+        weights, self.entries = memory.weights, memory.valid.nonzero()[:, 0]
+        keys, values = memory.keys[self.entries], memory.values[self.entries]
+        size = keys.shape[-1]
+        asked = weights.query.weight.t() @ keys.t() / math.sqrt(size)  # (d, n)
+        self.ask = (weights.norm_h.weight[:, None] * asked).contiguous()
+        self.rows = (weights.depth + weights.norm_h.bias) @ asked  # (depth rows, n)
+        self.size, self.eps, self.n_valid = size, weights.norm_h.eps, memory.valid.sum()
+        first = torch.cat((correction.f[0].weight, correction.g[0].weight))  # (2 width, 2 d)
+        self.from_state = first[:, :size].t().contiguous()
+        self.from_entry = values @ first[:, size:].t()  # P: (n, 2 width)
+        self.first_bias = torch.cat((correction.f[0].bias, correction.g[0].bias))
+        self.width = correction.f[0].out_features
+        self.f_last, self.f_bias = correction.f[2].weight.t().contiguous(), correction.f[2].bias
+        self.g_last, self.g_bias = correction.g[2].weight.t().contiguous(), correction.g[2].bias
+
+    def scores(self, states: torch.Tensor, depth: int) -> torch.Tensor:
+        """Eq 4 for (m, d) states of one depth: (m, n)."""
+        return torch.addmm(self.rows[depth], F.layer_norm(states, (self.size,), eps=self.eps), self.ask)
+
+    def correct(self, states: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Eq 7-9: (m, d) states and (m, n) weights to (h + g c, gate (m, 1), correction (m, d))."""
+        hidden = torch.addmm(self.first_bias, states, self.from_state).addmm_(weights, self.from_entry)
+        hidden = F.silu(hidden)  # (m, 2 width)
+        shift = torch.addmm(self.f_bias, hidden[:, : self.width], self.f_last)
+        gate = torch.sigmoid(torch.addmm(self.g_bias, hidden[:, self.width :], self.g_last))
+        return torch.addcmul(states, gate, shift), gate, shift
