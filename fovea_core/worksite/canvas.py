@@ -19,6 +19,11 @@ Colour = tuple[int, int, int]
 Box = tuple[float, float, float, float]  # left, top, right, bottom in picture px
 SHIFT = 4  # fractional bits of OpenCV's coordinates
 GLYPH_PX = 128  # cap height at which glyph masks are drawn once
+CIRCLE = np.array([(math.cos(i * math.pi / 24), math.sin(i * math.pi / 24)) for i in range(48)])
+CORNERS = np.array(
+    [(math.cos((q * 7 + i) * math.pi / 14), math.sin((q * 7 + i) * math.pi / 14)) for q in range(4) for i in range(8)]
+)
+CORNER_SIGNS = np.repeat(np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)]), 8, axis=0)
 HARD_EDGE_SCALE = 1.5  # from here on supersampling alone smooths the edges
 
 
@@ -64,11 +69,8 @@ class Canvas:
 
     def ellipse(self, cx: float, cy: float, rx: float, ry: float, fill, thing: int | None = None, angle: float = 0) -> None:
         """Fill an ellipse turned by ``angle`` degrees."""
-        turn = math.radians(angle)
-        t = np.linspace(0, 2 * math.pi, 49)[:-1]
-        x, y = rx * np.cos(t), ry * np.sin(t)
-        cos, sin = math.cos(turn), math.sin(turn)
-        self.polygon(np.stack([cx + x * cos - y * sin, cy + x * sin + y * cos], 1), fill, thing)
+        cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+        self.polygon(CIRCLE @ ((rx * cos, rx * sin), (-ry * sin, ry * cos)) + (cx, cy), fill, thing)
 
     def rounded(self, left, top, right, bottom, radius, fill, thing: int | None = None) -> None:
         """Fill a rectangle with round corners of ``radius`` px (0 for sharp ones)."""
@@ -76,14 +78,8 @@ class Canvas:
         if radius <= 0:
             corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
             return self.polygon(corners, fill, thing)
-        quarter = np.linspace(0, math.pi / 2, 8)
-        centres = [(right, bottom, 0), (left, bottom, 1), (left, top, 2), (right, top, 3)]
-        points = []
-        for x, y, turn in centres:
-            cx, cy = x + (radius if turn in (1, 2) else -radius), y + (radius if turn >= 2 else -radius)
-            a = quarter + turn * math.pi / 2
-            points.append(np.stack([cx + radius * np.cos(a), cy + radius * np.sin(a)], 1))
-        return self.polygon(np.concatenate(points), fill, thing)
+        middle, reach = ((left + right) / 2, (top + bottom) / 2), ((right - left) / 2 - radius, (bottom - top) / 2 - radius)
+        return self.polygon(CORNERS * radius + CORNER_SIGNS * reach + middle, fill, thing)
 
     def line(self, points, width: float, fill, thing: int | None = None, closed: bool = False) -> None:
         """A polyline of ``width`` px with round joins and caps."""

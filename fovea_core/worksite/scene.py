@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 
 from fovea_core.worksite import figures, objects
@@ -113,7 +114,7 @@ def _visible(spec: dict) -> bool:
     """Whether everything covers two cells (with a little to spare) and every mark is whole."""
     things = _things(spec)
     canvas = _draw(spec, things, CHECK_SCALE, np.random.default_rng(0), ids_only=True)
-    area = [np.bincount(layer.ravel(), minlength=len(things) + 1) for layer in canvas.layers]
+    area = [cv2.calcHist([layer], [0], None, [256], [0, 256]).ravel() for layer in canvas.layers]
     cells = TWO_CELLS * (max(spec["size"]) * CHECK_SCALE) ** 2
     for number, thing in enumerate(things, 1):
         needed = cells * (1.02 if thing.layer else 1.15)
