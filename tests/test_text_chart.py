@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -54,7 +55,8 @@ def test_spec_draws_the_picture_again_and_an_edit_changes_only_what_it_names():
         other = make_picture(kind, 8_002, spec=edited)
         changed = np.abs(picture.rgb.astype(int) - other.rgb).max(2) > 0
         mark = "row1-item1-char1" if kind == "text" else "bar1-label1"
-        assert changed.any() and not changed[~picture.mask(mark)].any()
+        near = cv2.dilate(picture.mask(mark).astype(np.uint8), np.ones((5, 5)))  # a turned picture mixes pixels at the rim
+        assert changed.any() and not changed[near == 0].any()
         assert holder[key] in other.questions[0].answer and old not in other.questions[0].answer.split(" ")
 
 
@@ -66,8 +68,8 @@ def test_sizes_and_both_scales_agree(drawn):
     for kind in ("text", "chart"):
         full, half = make_picture(kind, 8_003), drawn[kind, 8_003]
         assert full.rgb.shape[:2] == (full.spec["height_px"], full.spec["width_px"]) == full.layers.shape[1:]
-        small = np.asarray(Image.fromarray(full.rgb).resize(half.rgb.shape[1::-1], Image.BOX), int)
-        assert np.abs(small - half.rgb).mean() < 6
+        small, other = (np.asarray(Image.fromarray(picture.rgb).resize((48, 48), Image.BOX), int) for picture in (full, half))
+        assert np.abs(small - other).mean() < 3
         for thing in full.things:
             ratio = full.mask(thing.name).sum() / half.mask(thing.name).sum()
             assert 3.2 < ratio < 4.8, thing
@@ -105,7 +107,7 @@ def test_printed_values_are_large_enough(drawn):
 @pytest.mark.parametrize("kind", ["text", "chart"])
 def test_facts_stand_where_they_say_and_show_what_they_say(drawn, kind):
     """answer[start:end] is the fact's text, and the thing of its mask is that character, word or bar."""
-    for (this, seed), picture in drawn.items():
+    for (this, _), picture in drawn.items():
         if this != kind:
             continue
         things = {thing.name: thing for thing in picture.things}

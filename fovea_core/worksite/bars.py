@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import cv2
 import numpy as np
 
 from fovea_core.worksite.base import Thing
@@ -97,7 +98,7 @@ def draw_chart(spec: dict, rng: np.random.Generator, scale: float):
     style, bars = spec["style"], spec["bars"]
     unit = spec["width_px"] / CELLS
     canvas = Canvas(spec["width_px"], spec["height_px"], scale)
-    canvas.rgb[:] = style["wall_rgb"]
+    cv2.rectangle(canvas.rgb, (0, 0), canvas.rgb.shape[1::-1], style["wall_rgb"], -1)
     face, ink = tuple(style["face_rgb"]), tuple(style["ink_rgb"])
     things = [Thing("board", "object", "sign", None, 0)]
     margin = style["margin"] * unit

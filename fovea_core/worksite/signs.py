@@ -6,8 +6,10 @@ target's grid; a plan is taken only where every glyph box covers at least two of
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
+import cv2
 import numpy as np
 
 from fovea_core.worksite.base import Thing
@@ -213,10 +215,13 @@ def choose_style(layout: str, rows: list, rng: np.random.Generator) -> dict | No
         ],
         "tint": [round(float(v), 3) for v in (1 + rng.uniform(-0.04, 0.05), 1.0, 1 + rng.uniform(-0.08, 0.05))],
     }
+    lean = rng.normal(0, 0.8)
     for aspect in sorted(rng.uniform(1.0, 2.0, 12), key=lambda a: abs(a - 1.3)):
         for margin in sorted(rng.uniform(0.2, 1.1, 4), reverse=True):
             style |= {"margin": round(float(margin), 2), "aspect": round(float(aspect), 2)}
             plan = plan_text(layout, rows, style)
+            reach = math.degrees(style["margin"] / max(plan.width, plan.height) * 2)  # keeps the sheet inside
+            style["tilt"] = round(float(np.clip(lean, -reach, reach)), 2)
             if plan.legible(style["aspect"]) and max(plan.width, plan.height) <= 1.95 * min(plan.width, plan.height):
                 return style
     return None
@@ -249,7 +254,7 @@ def draw_text(spec: dict, rng: np.random.Generator, scale: float):
         return tuple(v * unit + (dy if k % 2 else dx) for k, v in enumerate(box))
 
     canvas = Canvas(width, height, scale)
-    canvas.rgb[:] = style["ground_rgb"]
+    cv2.rectangle(canvas.rgb, (0, 0), canvas.rgb.shape[1::-1], style["ground_rgb"], -1)
     things, materials, shades = [], {}, []
     inks = {}
     for place, box in plan.sheets:
@@ -279,7 +284,8 @@ def draw_text(spec: dict, rng: np.random.Generator, scale: float):
         ink = single or inks[place]
         write(canvas, text, px(box), ink, len(things), cut=style["cut"], relief=relief, pad=0.05 if cls == "word" else 0.08)
     x, y, strength = style["light"]
-    rgb, layers = finish(canvas, style["ground"], materials, shades, Light(x, y, strength, tuple(style["tint"])), rng)
+    lamp = Light(x, y, strength, tuple(style["tint"]))
+    rgb, layers = finish(canvas, style["ground"], materials, shades, lamp, rng, style.get("tilt", 0.0))
     return rgb, layers, things
 
 

@@ -41,8 +41,12 @@ def finish(
     shades: list[Shade],
     light: Light,
     rng: np.random.Generator,
+    tilt: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Finish the canvas and give it ``ground`` material, a material per body number, shadows and light: (rgb, layers)."""
+    """Finish the canvas and give it ``ground`` material, a material per body number, shadows and light: (rgb, layers).
+
+    ``tilt`` turns the whole picture by some degrees, as a camera held not quite straight does.
+    """
     rgb, layers = canvas.finish()
     rows, columns = rgb.shape[:2]
     scale = columns / canvas.width_px
@@ -58,7 +62,17 @@ def finish(
     gain *= lamp(light, rows, columns)
     tinted = np.arange(256)[None, :, None] * np.array(light.tint)
     rgb = cv2.LUT(rgb, np.clip(tinted + 0.5, 0, 255).astype(np.uint8))
-    return cv2.multiply(rgb, cv2.cvtColor(gain, cv2.COLOR_GRAY2RGB), dtype=cv2.CV_8U), layers
+    rgb = cv2.multiply(rgb, cv2.cvtColor(gain, cv2.COLOR_GRAY2RGB), dtype=cv2.CV_8U)
+    return (rgb, layers) if not tilt else _turn(rgb, layers, tilt)
+
+
+def _turn(rgb: np.ndarray, layers: np.ndarray, degrees: float) -> tuple[np.ndarray, np.ndarray]:
+    """Picture and id layers turned about the middle; the ground goes on beyond the edges, things do not."""
+    rows, columns = rgb.shape[:2]
+    matrix = cv2.getRotationMatrix2D(((columns - 1) / 2, (rows - 1) / 2), degrees, 1.0)
+    turned = cv2.warpAffine(rgb, matrix, (columns, rows), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
+    ids = [cv2.warpAffine(layer, matrix, (columns, rows), flags=cv2.INTER_NEAREST) for layer in layers]
+    return turned, np.stack(ids)
 
 
 def _cast(gain: np.ndarray, bodies: np.ndarray, shade: Shade, scale: float) -> None:
