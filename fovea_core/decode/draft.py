@@ -19,18 +19,32 @@ class DraftRun(Protocol):
 
         tokens: (m,) int64; states: (m, d) the target states that *predicted* them (state of the position before each);
         positions: (m,) int64, the target's position ids of the tokens themselves, the image's gap included.
-        The first call brings the text of the prompt (image tokens left out) and the first token of the answer.
+        The first call brings the text of the prompt (image tokens and the very first token left out) and the first tokens of
+        the answer. Rounds that do not draft bring nothing, so one call may span several rounds.
         """
 
     def propose(self, shape: Shape) -> Draft:
-        """Draft the tree below the last committed token, at most shape.nodes nodes including it."""
+        """Draft the tree below the last committed token: at most shape.nodes nodes including it, none deeper than shape.depth.
+
+        Calling it again without extend gives the same draft.
+        """
 
 
 class Drafter(Protocol):
-    """A drafter that is loaded and can start runs."""
+    """A drafter that is loaded and can start runs.
+
+    Optional: ``max_depth`` (int), most levels a cost-chosen shape may ask for (default cost.DEPTH); ``sight(settings) ->
+    (policy, depth_limit)``, what its memory does under these settings (default 'none', -1: it reads nothing).
+    """
 
     id: str
     fingerprint: str
 
     def start(self, run, settings: RunSettings) -> DraftRun:
         """Begin one request behind a targets.base.TargetRun that is prefilled; builds the visual memory where there is one."""
+
+
+def sight(drafter: Drafter | None, settings: RunSettings) -> tuple[str, int]:
+    """Policy in force and deepest state that reads the memory; ('none', -1) for a drafter that reads nothing."""
+    asked = getattr(drafter, "sight", None)
+    return asked(settings) if asked else ("none", -1)

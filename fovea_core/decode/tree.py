@@ -1,8 +1,8 @@
-"""The draft tree as one value that travels from drafter to verification, and its attention mask."""
+"""The draft tree as one value that travels from drafter to verification."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -65,19 +65,32 @@ def chain(token: int, drafted: list[int]) -> Draft:
     return Draft(torch.tensor([token, *drafted]), torch.arange(size) - 1, torch.arange(size), None)
 
 
-def ancestors(parents: torch.Tensor) -> torch.Tensor:
-    """(n, n) bool: row i marks node i itself and all its ancestors. Raises ValueError where a parent follows its child.
+def keep_nodes(draft: Draft, nodes: list[int]) -> Draft:
+    """The draft with the root and ``nodes`` only (rising, closed under parents); the others count as pruned candidates.
 
-    For parents (-1, 0, 0, 1):      1 0 0 0
-                                    1 1 0 0
-                                    1 0 1 0
-                                    1 1 0 1
+    Reads of states whose children are all gone go too. Raises ValueError where a kept node's parent is not kept.
     """
-    size = parents.shape[0]
-    seen = torch.eye(size, dtype=torch.bool)  # (nodes, nodes)
-    for node, parent in enumerate(parents.tolist()):
-        if parent >= node:
-            raise ValueError(f"node {node} stands before its parent {parent}")
-        if parent >= 0:
-            seen[node] |= seen[parent]
-    return seen
+    if len(nodes) == draft.size - 1:
+        return draft
+    kept = [0, *nodes]
+    place = {node: index for index, node in enumerate(kept)}
+    parents = [-1]
+    for node, parent in zip(nodes, draft.parents[nodes].tolist() if nodes else []):
+        if parent not in place:
+            raise ValueError(f"node {node} is kept without its parent {parent}")
+        parents.append(place[parent])
+    asked = set(parents)
+    reads = tuple(
+        replace(read, node=place[read.node])
+        for read in draft.reads
+        if read.node in place and (place[read.node] in asked or read.serves != "node")
+    )
+    return replace(
+        draft,
+        tokens=draft.tokens[kept],
+        parents=torch.tensor(parents),
+        depths=draft.depths[kept],
+        logp=None if draft.logp is None else draft.logp[kept],
+        reads=reads,
+        pruned=draft.pruned + draft.size - len(kept),
+    )

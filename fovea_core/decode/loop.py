@@ -1,0 +1,137 @@
+"""Speculative decoding as a stream of events: prefill, then rounds of draft, verify, commit until the answer ends.
+
+Read this page first. Every step is one call; whatever a step does lies behind that call. The tokens are those of plain
+decoding for every drafter, tree and policy: verification alone decides what is emitted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+from PIL import Image
+
+from fovea_core.decode.cost import Chooser, cost_table, max_depth
+from fovea_core.decode.draft import Drafter, DraftRun
+from fovea_core.decode.plain import answer_limit
+from fovea_core.decode.report import Report
+from fovea_core.decode.sampling import choose
+from fovea_core.decode.tree import Draft, root_only
+from fovea_core.decode.verify import Verdict, verify
+from fovea_core.settings import RunSettings
+from fovea_core.targets.base import News, Target, TargetRun
+from fovea_core.trace.events import CostTable, Event, Shape
+
+
+class Watch:
+    """A clock of the engine's own time: it stands still while events are in the reader's hands."""
+
+    def __init__(self) -> None:
+        self._since, self._away = time.perf_counter(), 0.0
+
+    def ms(self) -> float:
+        """Milliseconds of engine time so far."""
+        return (time.perf_counter() - self._since - self._away) * 1e3
+
+    def hand_over(self, events: list[Event]) -> Iterator[Event]:
+        """Yield ``events``; the time until the reader asks for more does not count."""
+        for event in events:
+            left = time.perf_counter()
+            yield event
+            self._away += time.perf_counter() - left
+
+
+def decode(
+    target: Target,
+    drafter: Drafter | None,
+    image: Image.Image,
+    question: str,
+    settings: RunSettings,
+    *,
+    cost: CostTable | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Iterator[Event]:
+    """Answer ``question`` about ``image``; yield the events of the run (trace.events), each as soon as it is decided.
+
+    ``drafter`` None makes every round one plain step. ``cost``: the table from which shapes are chosen where
+    ``settings.tree`` is None; measured on first use if not given. ``stop`` is asked once a round; when it says so the run
+    ends as 'stopped' with what it has. Closing the generator frees the run's cache. Raises TargetError where the prompt
+    leaves no room for an answer.
+    """
+    if cost is None and settings.tree is None and drafter is not None:
+        cost = cost_table(target, drafter)
+    chooser = Chooser(cost, max_depth(drafter)) if cost and settings.tree is None and drafter else None
+    report = Report(target, drafter, settings)
+    yield report.started(image, question, chooser)
+    watch = Watch()
+
+    # 1 prefill: the target reads picture and question; its first token is committed
+    run = target.prefill(image, question)
+    root = choose(run.logits, settings, 0)
+    prefill_ms = watch.ms()
+    # 2 remember: the drafter builds its visual memory, once
+    draft_run = drafter.start(run, settings) if drafter else None
+    news = [run.first_news(root)]
+    report.emit([root])
+    yield from watch.hand_over([report.prefilled(run, root, prefill_ms, watch.ms() - prefill_ms)])
+
+    limit = answer_limit(run, settings)
+    while (reason := _end(target, report.ids, limit, stop)) is None:
+        # 3 draft: the drafter learns what was committed and proposes a tree below the root
+        began = watch.ms()
+        draft = _draft(draft_run, news, root, limit - len(report.ids), settings.tree, chooser)
+        drafted = watch.ms()
+        yield from watch.hand_over(report.drafted(draft))
+        # 4 verify: one target forward over the tree; its own tokens decide
+        resumed = watch.ms()
+        logits, hidden = run.forward_tree(draft.tokens, draft.parents, draft.depths)
+        verdict = verify(draft, logits, settings, len(report.ids), limit - len(report.ids), target.eos_ids)
+        # 5 commit: the accepted path stays in the cache, everything else goes
+        run.commit(verdict.path)
+        root = verdict.emitted[-1]
+        news.append(_news(run, verdict, hidden))
+        if chooser:
+            chooser.learn(draft, verdict)
+        # 6 report
+        report.emit(verdict.emitted)
+        yield from watch.hand_over([report.verified(draft, verdict, drafted - began, watch.ms() - resumed)])
+    yield from watch.hand_over([report.finished(reason, watch.ms(), prefill_ms)])
+
+
+def _draft(
+    draft_run: DraftRun | None, news: list[News], root: int, room: int, tree: Shape | None, chooser: Chooser | None
+) -> Draft:
+    """Propose a tree that can be emitted: with ``room`` tokens left, room - 1 levels and the target's own token behind them.
+
+    ``news`` are handed to the drafter, and dropped, in rounds that draft.
+    """
+    levels = room - 1
+    if draft_run is None or levels == 0:
+        return root_only(root)
+    shape = chooser.shape(levels) if chooser else tree.model_copy(update={"depth": min(tree.depth, levels)})
+    if shape is None:
+        return root_only(root)
+    draft_run.extend(*(torch.cat(parts) for parts in zip(*news)))
+    news.clear()
+    draft = draft_run.propose(shape)
+    deepest = int(draft.depths.max())
+    if draft.size > shape.nodes or deepest > shape.depth or int(draft.tokens[0]) != root:
+        raise ValueError(f"the drafter broke its contract: {draft.size} nodes, depth {deepest}, for {shape}")
+    return chooser.trim(draft) if chooser else draft
+
+
+def _news(run: TargetRun, verdict: Verdict, hidden: torch.Tensor) -> News:
+    """A round's emitted tokens, each with the state of the node that predicted it; the last one is the new root."""
+    count = len(verdict.emitted)
+    positions = torch.arange(run.next_position - count + 1, run.next_position + 1)
+    return torch.tensor(verdict.emitted), hidden[verdict.path[:count]], positions
+
+
+def _end(target: Target, ids: list[int], limit: int, stop: Callable[[], bool] | None) -> str | None:
+    """Why the run is over, None where it goes on."""
+    if ids[-1] in target.eos_ids:
+        return "eos"
+    if len(ids) >= limit:
+        return "length"
+    return "stopped" if stop is not None and stop() else None

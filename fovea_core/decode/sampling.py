@@ -1,0 +1,50 @@
+"""The target's own choice of a token: one rule for plain decoding, verification and the bonus token (method.md section 3).
+
+The random number of an answer position depends on seed and position only, so speculative and plain sampling with one seed
+give the same tokens for every drafter and tree.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fovea_core.settings import RunSettings
+
+
+def uniform(seed: int, position: int) -> float:
+    """The number in [0, 1) that decides answer token ``position`` (0 = first) under ``seed``; counter-based (Philox)."""
+    return float(np.random.Generator(np.random.Philox(key=seed, counter=[position, 0, 0, 0])).random())
+
+
+def warped(logits: Tensor, temperature: float, top_p: float) -> Tensor:
+    """(V,) raw logits to (V,) float64 probabilities: temperature, then the smallest set of best tokens with mass >= top_p.
+
+    The best token always stays. ``temperature`` > 0. Tokens of one probability leave in order of falling id.
+    """
+    exact = logits.double()
+    probabilities = torch.softmax((exact - exact.max()) / temperature, -1)
+    if top_p < 1:
+        ordered, index = probabilities.sort(descending=True, stable=True)
+        keep = ordered.cumsum(0) - ordered < top_p
+        kept = torch.where(keep, ordered, 0)
+        probabilities = torch.zeros_like(probabilities).scatter_(0, index, kept / kept.sum())
+    return probabilities
+
+
+def draw(probabilities: Tensor, number: float) -> int:
+    """Inverse of the cumulative distribution of (V,) float64 ``probabilities`` at ``number`` in [0, 1)."""
+    steps = probabilities.cumsum(0)
+    point = steps[-1:] * number
+    found = int(torch.searchsorted(steps, point, right=True))
+    if found == probabilities.shape[0]:  # number rounded up to the total: the last possible token
+        found = int(probabilities.nonzero()[-1])
+    return found
+
+
+def choose(logits: Tensor, settings: RunSettings, position: int) -> int:
+    """The target's token at answer ``position`` from (V,) raw logits: argmax, or a draw where temperature > 0."""
+    if settings.temperature == 0:
+        return int(logits.argmax())
+    return draw(warped(logits, settings.temperature, settings.top_p), uniform(settings.seed, position))

@@ -1,0 +1,98 @@
+"""Verification: which drafted nodes are the target's own tokens. Exact for every drafter (method.md section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fovea_core.decode.sampling import choose
+from fovea_core.decode.tree import Draft
+from fovea_core.settings import RunSettings
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A rejected node: the target's token in its place, log-probability of both (raw softmax), rank (0 = best) of its own."""
+
+    node: int
+    target_token: int
+    target_logp: float
+    logp: float
+    rank: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a draft. ``accepted`` is the path below the root; ``emitted`` = its tokens + ``bonus`` if there is one."""
+
+    accepted: list[int]
+    rejected: list[Judged]
+    unverified: list[int]
+    bonus: int | None
+    emitted: list[int]
+
+    @property
+    def path(self) -> list[int]:
+        """The accepted path with the root in front: what the target's cache keeps."""
+        return [0, *self.accepted]
+
+
+@torch.inference_mode()
+def verify(draft: Draft, logits: Tensor, settings: RunSettings, position: int, limit: int, eos_ids: frozenset[int]) -> Verdict:
+    """Walk the tree from the root along the target's own tokens.
+
+    logits: (n, V) raw, row i behind node i; position: answer position of the first token this round emits; limit >= 1: how
+    many tokens it may emit. The walk stops behind an EOS or the limit, without a bonus token; there and below a rejected node
+    nodes are unverified. A twin of an accepted sibling is unverified too: it was not wrong, just not needed.
+    """
+    token_at = _target_tokens(logits, settings, position)
+    tokens, parents = draft.tokens.tolist(), draft.parents.tolist()
+    children: list[list[int]] = [[] for _ in tokens]
+    for node, parent in enumerate(parents[1:], start=1):
+        children[parent].append(node)
+    node, accepted, wrong, bonus = 0, [], [], None
+    emitted: list[int] = []
+    while True:
+        chosen = token_at(node, len(accepted))
+        emitted.append(chosen)
+        wrong += [(child, node, chosen) for child in children[node] if tokens[child] != chosen]
+        node = next((child for child in children[node] if tokens[child] == chosen), -1)
+        if node < 0:
+            bonus = chosen
+            break
+        accepted.append(node)
+        if chosen in eos_ids or len(emitted) == limit:
+            break
+    judged = {*accepted, *(child for child, _, _ in wrong)}
+    unverified = [node for node in range(1, len(tokens)) if node not in judged]
+    return Verdict(accepted, _measure(logits, tokens, wrong), unverified, bonus, emitted)
+
+
+def _target_tokens(logits: Tensor, settings: RunSettings, position: int) -> Callable[[int, int], int]:
+    """(node, depth) to the target's token behind that node. Greedy tokens of all nodes come back in one transfer."""
+    if settings.temperature == 0:
+        greedy = logits.argmax(-1).tolist()
+        return lambda node, depth: greedy[node]
+    return lambda node, depth: choose(logits[node], settings, position + depth)
+
+
+def _measure(logits: Tensor, tokens: list[int], wrong: list[tuple[int, int, int]]) -> list[Judged]:
+    """Log-probabilities and ranks of rejected (node, parent, target's token), in one transfer."""
+    if not wrong:
+        return []
+    device = logits.device
+    at = sorted({parent for _, parent, _ in wrong})
+    rows = logits[torch.tensor(at, device=device)].float()  # (judging nodes, V)
+    row = torch.tensor([at.index(parent) for _, parent, _ in wrong], device=device)
+    own = torch.tensor([chosen for _, _, chosen in wrong], device=device)
+    theirs = torch.tensor([tokens[node] for node, _, _ in wrong], device=device)
+    logs = rows.log_softmax(-1)
+    ranks = (rows[row] > rows[row, theirs][:, None]).sum(-1)
+    values = torch.stack([logs[row, own].double(), logs[row, theirs].double(), ranks.double()], -1).tolist()
+    return [
+        Judged(node, chosen, min(0.0, own_logp), min(0.0, logp), int(rank))
+        for (node, _, chosen), (own_logp, logp, rank) in zip(wrong, values)
+    ]

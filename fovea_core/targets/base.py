@@ -1,0 +1,239 @@
+"""What a target is, and one request at work on it.
+
+Words: the *root* is the last committed token; it is chosen but not yet in the cache. ``hidden`` states are always after the
+target's final norm.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from fovea_core.targets.cache import SlotCache, run_layers
+from fovea_core.targets.pieces import Pieces
+from fovea_core.trace.events import Tile
+
+
+class TargetError(ValueError):
+    """One sentence for a person: why this target cannot be used, or not for this request."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a family makes of a picture and a question.
+
+    ids: the prompt's tokens, image placeholders included; spans: half-open index ranges of the placeholders;
+    features (N, d): output of the projector for all of them; tiles, valid (N,) bool: where they lie on the picture.
+    """
+
+    ids: list[int]
+    spans: list[tuple[int, int]]
+    features: Tensor
+    tiles: list[Tile]
+    valid: Tensor
+
+
+#: Committed tokens as a drafter takes them: tokens (m,) int64, states (m, d) that predicted them, positions (m,) int64.
+News = tuple[Tensor, Tensor, Tensor]
+
+
+class Backbone:
+    """A language model's own modules, called without its wrapper: embedding, decoder layers, final norm, head, rotation table.
+
+    Attributes: ``embedding`` (V, d), ``head`` (V, d), ``norm`` (module), ``context`` (positions), ``layers``.
+    """
+
+    def __init__(self, language_model: nn.Module, head: nn.Linear) -> None:
+        config = language_model.config
+        if config.rope_parameters["rope_type"] in ("dynamic", "longrope"):
+            raise TargetError(f"rotary positions of type {config.rope_parameters['rope_type']} are not supported.")
+        self.layers, self.norm, self.lm_head = language_model.layers, language_model.norm, head
+        self.embedding, self.head = language_model.embed_tokens.weight, head.weight
+        self.context, self.hidden_size = config.max_position_embeddings, config.hidden_size
+        self.kv_heads = config.num_key_value_heads
+        self.head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        with torch.no_grad():
+            positions = torch.arange(self.context, device=self.embedding.device)[None]
+            self._rope = tuple(t.detach() for t in language_model.rotary_emb(self.embedding, positions))  # 2 x (1, C, size)
+
+    def new_cache(self, slots: int) -> SlotCache:
+        """An empty cache for one run."""
+        return SlotCache(len(self.layers), self.kv_heads, self.head_size, slots, self.embedding.dtype, self.embedding.device)
+
+    @torch.inference_mode()
+    def forward(self, embedded: Tensor, positions: Tensor | slice, mask: Tensor | None, cache: SlotCache) -> Tensor:
+        """(n, d) embedded tokens at ``positions`` to (n, d) states after the final norm; their keys wait in ``cache``."""
+        cos, sin = self._rope
+        states = run_layers(self.layers, embedded[None], (cos[:, positions], sin[:, positions]), mask, cache)
+        return self.norm(states)[0]
+
+
+class Target(ABC):
+    """A frozen vision-language model; its plain output is the result.
+
+    Attributes: ``id``, ``fingerprint`` (may be empty for a model in memory), ``hidden_size`` d, ``vocab_size`` V, ``eos_ids``,
+    ``context`` (positions), ``embedding`` (V, d), ``head`` (V, d), ``norm`` (the final norm), ``tokenizer``, ``pieces``,
+    ``image_token_id``, ``device``, ``backbone``.
+    """
+
+    def __init__(
+        self, id: str, fingerprint: str, backbone: Backbone, tokenizer: Tokenizer, eos_ids: frozenset[int], image_token_id: int
+    ) -> None:
+        self.id, self.fingerprint, self.backbone, self.tokenizer = id, fingerprint, backbone, tokenizer
+        self.embedding, self.head, self.norm = backbone.embedding, backbone.head, backbone.norm
+        self.vocab_size, self.hidden_size = self.head.shape
+        self.context, self.device = backbone.context, backbone.embedding.device
+        self.eos_ids, self.image_token_id = eos_ids, image_token_id
+        self.pieces = Pieces(tokenizer, eos_ids)
+
+    @abstractmethod
+    def prompt(self, image: Image.Image, question: str) -> Prompt:
+        """Preprocess, encode and project. The question is encoded as ordinary text, whatever it spells."""
+
+    def prefill(self, image: Image.Image, question: str, answer: Sequence[int] = ()) -> TargetRun:
+        """Read picture and question, and ``answer`` token ids behind them if given. Two runs never share anything.
+
+        Raises TargetError where the prompt leaves no room for an answer.
+        """
+        return TargetRun(self, self.prompt(image, question), answer)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(n, d) states after the final norm to (n, V)."""
+        return self.backbone.lm_head(hidden)
+
+
+class TargetRun:
+    """One request: what the prompt gave, and a cache of its own that grows by ``forward_tree`` and ``commit``.
+
+    Attributes: ``prompt_ids`` (T), ``spans``, ``tiles``, ``features`` (N, d), ``valid`` (N,) bool, ``hidden`` (T, d) states of
+    the prompt, ``logits`` (V,) behind it, ``positions`` (T,) position ids, ``next_position`` of the root.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, target: Target, prompt: Prompt, answer: Sequence[int] = ()) -> None:
+        self.target = target
+        self.prompt_ids, self.spans, self.tiles = [*prompt.ids, *answer], prompt.spans, prompt.tiles
+        self.features, self.valid = prompt.features, prompt.valid
+        length = len(self.prompt_ids)
+        if length >= target.context:
+            raise TargetError(
+                f"Picture and question take {length} tokens, but the model reads at most {target.context} with the answer: "
+                "ask a shorter question."
+            )
+        self.cache = target.backbone.new_cache(min(target.context, length + 256) + 64)
+        embedded = F.embedding(torch.tensor(self.prompt_ids, device=target.device), target.embedding)
+        taken = 0
+        for first, last in self.spans:
+            embedded[first:last] = self.features[taken : taken + last - first]
+            taken += last - first
+        self.positions = torch.arange(length)
+        self.hidden = target.backbone.forward(embedded, slice(0, length), None, self.cache)
+        self.cache.commit(range(length))
+        self.logits = target.logits(self.hidden[-1:])[0]
+
+    @property
+    def next_position(self) -> int:
+        """Position id of the root: everything before it is in the cache."""
+        return self.cache.committed
+
+    def text_prompt(self) -> News:
+        """The prompt as a drafter without image tokens in its context takes it (DraftRun.extend).
+
+        All prompt tokens but image placeholders and the very first token, which no state predicted. The token behind a picture
+        comes with the state of the picture's last token.
+        """
+        keep = torch.ones(len(self.prompt_ids), dtype=torch.bool)
+        keep[0] = False
+        for first, last in self.spans:
+            keep[first:last] = False
+        index = keep.nonzero()[:, 0]
+        return torch.tensor(self.prompt_ids)[index], self.hidden[(index - 1).to(self.hidden.device)], self.positions[index]
+
+    def first_news(self, token: int) -> News:
+        """``text_prompt`` and the first ``token`` of the answer behind it."""
+        tokens, states, positions = self.text_prompt()
+        here = torch.tensor([self.next_position])
+        return torch.cat([tokens, torch.tensor([token])]), torch.cat([states, self.hidden[-1:]]), torch.cat([positions, here])
+
+    @torch.inference_mode()
+    def forward_tree(self, tokens: Tensor, parents: Tensor, depths: Tensor) -> tuple[Tensor, Tensor]:
+        """One forward over a draft tree behind the committed tokens: logits (n, V), states (n, d).
+
+        tokens, parents, depths: (n,) int64; node 0 is the root and parents stand before children. A node attends the committed
+        tokens, its ancestors and itself; its position is the root's plus its depth. Raises ValueError past the context.
+        """
+        count, device, committed = tokens.shape[0], self.target.device, self.cache.committed
+        if count == 1:
+            mask, positions = None, slice(self.next_position, self.next_position + 1)
+            deepest = self.next_position
+        else:
+            mask = tree_mask(parents, committed, self.target.embedding.dtype).to(device)
+            deepest = self.next_position + int(depths.max())
+            positions = (depths + self.next_position).to(device)
+        if deepest >= self.target.context:
+            raise ValueError(f"a node at position {deepest} lies past the context of {self.target.context}")
+        embedded = F.embedding(tokens.to(device), self.target.embedding)
+        hidden = self.target.backbone.forward(embedded, positions, mask, self.cache)
+        return self.target.logits(hidden), hidden
+
+    def commit(self, nodes: Sequence[int]) -> None:
+        """Keep the caches of ``nodes``, a path that starts at the root 0, and drop the rest of the last forward."""
+        self.cache.commit(nodes)
+
+
+def tree_mask(parents: Tensor, committed: int, dtype: torch.dtype) -> Tensor:
+    """(1, 1, n, committed + n) additive mask: 0 where a node sees, the most negative number where it does not.
+
+    Additive because a boolean mask is silently wrong under eager attention. For parents (-1, 0, 0, 1) behind one token:
+
+        0 0 . . .
+        0 0 0 . .
+        0 0 . 0 .
+        0 0 0 . 0
+
+    Raises ValueError where a parent does not stand before its child.
+    """
+    count = parents.shape[0]
+    tree = np.full((count, count), torch.finfo(dtype).min, np.float32)  # (nodes, nodes)
+    for node, parent in enumerate(parents.tolist()):
+        if parent >= node:
+            raise ValueError(f"node {node} stands before its parent {parent}")
+        if parent >= 0:
+            tree[node] = tree[parent]
+        tree[node, node] = 0
+    mask = torch.zeros(1, 1, count, committed + count, dtype=dtype)
+    mask[0, 0, :, committed:] = torch.from_numpy(tree)
+    return mask
+
+
+@torch.inference_mode()
+def probe(target: Target) -> None:
+    """Refuse a target whose forward over a tree differs from each of its paths, one token at a time (method.md trap 5).
+
+    Root, three siblings and a grandchild behind a grey picture. Raises TargetError.
+    """
+    parents, depths = torch.tensor([-1, 0, 0, 0, 2]), torch.tensor([0, 1, 1, 1, 2])
+    tokens = torch.arange(5) * 7 % target.vocab_size
+    run = target.prefill(Image.new("RGB", (64, 48), (128, 128, 128)), "?")
+    together = run.forward_tree(tokens, parents, depths)[0].float()
+    slack = 1e-3 if target.embedding.dtype == torch.float32 else 0.05
+    slack *= max(1.0, float(run.logits.abs().max()))
+    length = run.cache.committed
+    for path in ([0, 1], [0, 2, 4], [0, 3]):
+        run.cache.rewind(length)
+        for node in path:
+            alone = run.forward_tree(tokens[node : node + 1], parents[:1], depths[:1])[0][0].float()
+            run.commit([0])
+            if not float((together[node] - alone).abs().max()) <= slack:
+                raise TargetError(
+                    f"The target {target.id} cannot check a draft tree here: its attention gives other results for a tree than "
+                    "for each path alone. Use the sdpa attention."
+                )

@@ -1,0 +1,85 @@
+"""Keys and values of one run. The only module that touches a key/value cache or knows how transformers names it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+GROWTH = 256
+
+
+class SlotCache:
+    """All layers' keys and values in one tensor of slots, so that a commit is one copy and a step builds nothing.
+
+    ``store`` is (layers, 2, heads, slots, head size). Slots 0 .. committed-1 hold committed tokens; a forward over n nodes
+    writes the n slots behind them (``pending``), and ``commit`` keeps some of these. Decoder layers of transformers 5.24
+    need nothing of their cache but ``update``.
+    """
+
+    def __init__(self, layers: int, heads: int, head_size: int, slots: int, dtype: torch.dtype, device: torch.device) -> None:
+        self.committed = 0
+        self.pending = 0
+        self.store = torch.empty(layers, 2, heads, slots, head_size, dtype=dtype, device=device)
+        self._view()
+
+    def _view(self) -> None:
+        self._keys = [layer[0][None] for layer in self.store]  # each (1, heads, slots, head size)
+        self._values = [layer[1][None] for layer in self.store]
+
+    def expect(self, count: int) -> None:
+        """Make room for ``count`` nodes behind the committed tokens; nodes that were pending are forgotten."""
+        needed = self.committed + count
+        slots = self.store.shape[3]
+        if needed > slots:
+            grown = self.store.new_empty(*self.store.shape[:3], needed + GROWTH, self.store.shape[4])
+            grown[:, :, :, : self.committed] = self.store[:, :, :, : self.committed]
+            self.store = grown
+            self._view()
+        self.pending = count
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, *_, **__) -> tuple[Tensor, Tensor]:
+        """Called by a decoder layer: store (1, heads, n, size) behind the committed tokens, return all up to them."""
+        first, count = self.committed, keys.shape[2]
+        all_keys, all_values = self._keys[layer], self._values[layer]
+        all_keys.narrow(2, first, count).copy_(keys)
+        all_values.narrow(2, first, count).copy_(values)
+        return all_keys.narrow(2, 0, first + count), all_values.narrow(2, 0, first + count)
+
+    @torch.inference_mode()
+    def commit(self, nodes: Sequence[int]) -> None:
+        """Keep the pending nodes ``nodes`` (rising indices), close the gaps between them, forget the others."""
+        nodes = list(nodes)
+        if nodes and (nodes[-1] >= self.pending or any(a >= b for a, b in pairwise(nodes)) or nodes[0] < 0):
+            raise ValueError(f"cannot commit nodes {nodes} of {self.pending} pending ones")
+        if nodes != list(range(len(nodes))):
+            slots = torch.tensor(nodes, device=self.store.device) + self.committed
+            self.store[:, :, :, self.committed : self.committed + len(nodes)] = self.store.index_select(3, slots)
+        self.committed += len(nodes)
+        self.pending = 0
+
+    def rewind(self, committed: int) -> None:
+        """Forget all but the first ``committed`` tokens."""
+        if not 0 <= committed <= self.committed:
+            raise ValueError(f"cannot rewind {self.committed} committed tokens to {committed}")
+        self.committed, self.pending = committed, 0
+
+    def committed_values(self) -> Tensor:
+        """(layers, 2, heads, committed, head size): a view for tests that compare with a fresh prefill."""
+        return self.store[:, :, :, : self.committed]
+
+
+def run_layers(
+    layers: nn.ModuleList, states: Tensor, rope: tuple[Tensor, Tensor], mask: Tensor | None, cache: SlotCache
+) -> Tensor:
+    """Send (1, n, d) states through a model's own decoder layers with a ready mask.
+
+    mask: additive float (1, 1, n, committed + n), or None for one token or for a causal prefill into an empty cache. The
+    model's own forward would build a mask, a cache and an output object each step; the layers are the same modules.
+    """
+    cache.expect(states.shape[1])
+    for layer in layers:
+        states = layer(states, attention_mask=mask, cache=cache, position_embeddings=rope)
+    return states

@@ -1,0 +1,131 @@
+"""LLaVA: one square picture, one grid of image tokens, a Llama behind a projector. The embedded target is of this family."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from tokenizers import Tokenizer
+from transformers import LlavaForConditionalGeneration
+
+from fovea_core.fingerprint import fingerprint
+from fovea_core.targets.base import Backbone, Prompt, Target, TargetError, probe
+from fovea_core.targets.geometry import letterbox
+
+
+class ImageSettings(BaseModel):
+    """``fovea_target.json``: how a picture becomes pixels. Keys that say how the target was made are left alone.
+
+    image_size: side of the square input in px; cells: side of its grid of image tokens; mean, std: of pixel values in 0..1;
+    fill: grey value of the padding.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    image_size: int = Field(224, ge=8, le=4096)
+    cells: int = Field(14, ge=1, le=256)
+    mean: float = 0.5
+    std: float = Field(0.5, gt=0)
+    fill: int = Field(128, ge=0, le=255)
+
+
+class LlavaTarget(Target):
+    """A LLaVA with the prompt ``<bos> <image> x N <ask> question <answer>``; N = cells x cells.
+
+    ``tokenizer`` knows these names as single tokens. All EOS ids of the checkpoint's generation and text configs and the
+    token ``<eos>`` end a run; nothing else of its generation defaults is used.
+    """
+
+    def __init__(
+        self,
+        model: LlavaForConditionalGeneration,
+        tokenizer: Tokenizer,
+        image: ImageSettings | None = None,
+        id: str = "llava",
+        fingerprint: str = "",
+    ) -> None:
+        config, image = model.config, image or ImageSettings()
+        if config.text_config.model_type != "llama":
+            raise TargetError(f"a LLaVA over {config.text_config.model_type} is not supported yet: only over llama.")
+        self.model, self.image = model.eval(), image
+        tokenizer.encode_special_tokens = True  # typed control tokens stay ordinary text
+        self._bos, self._ask, self._answer, eos, placeholder = (
+            _token(tokenizer, name) for name in ("<bos>", "<ask>", "<answer>", "<eos>", "<image>")
+        )
+        if placeholder != config.image_token_id:
+            raise TargetError(f"<image> is token {placeholder} of the tokenizer, but {config.image_token_id} of the model.")
+        eos_ids = {eos, *_ids(model.generation_config.eos_token_id), *_ids(config.text_config.eos_token_id)}
+        backbone = Backbone(model.model.language_model, model.lm_head)
+        super().__init__(id, fingerprint, backbone, tokenizer, frozenset(eos_ids), placeholder)
+
+    @torch.inference_mode()
+    def prompt(self, image: Image.Image, question: str) -> Prompt:
+        """See Target.prompt; the picture is letterboxed, cells that lie on padding only are invalid."""
+        settings = self.image
+        square, place = letterbox(np.asarray(image.convert("RGB")), settings.image_size, settings.fill)
+        pixels = (torch.from_numpy(square).permute(2, 0, 1)[None].float() / 255 - settings.mean) / settings.std
+        pixels = pixels.to(self.device, self.embedding.dtype)  # (1, 3, size, size)
+        features = self.model.model.get_image_features(pixel_values=pixels).pooler_output[0]  # (N, d)
+        count = settings.cells**2
+        if features.shape[0] != count:
+            raise TargetError(
+                f"the tower gives {features.shape[0]} image tokens, {settings.cells} x {settings.cells} expected."
+            )
+        asked = self.tokenizer.encode(question, add_special_tokens=False).ids
+        ids = [self._bos, *[self.image_token_id] * count, self._ask, *asked, self._answer]
+        valid = torch.from_numpy(place.valid(settings.cells).reshape(-1)).to(self.device)
+        return Prompt(ids, [(1, 1 + count)], features, [place.tile(settings.cells)], valid)
+
+
+def load_llava(folder: str | Path, device: str | torch.device = "cpu", id: str | None = None) -> LlavaTarget:
+    """Load an embedded target: float32 on the CPU, as stored elsewhere. Raises TargetError that names what is wrong with it.
+
+    ``folder`` holds what ``save_pretrained`` wrote, ``tokenizer.json`` and ``fovea_target.json``.
+    """
+    folder = Path(folder)
+    for name in ("config.json", "tokenizer.json", "fovea_target.json"):
+        if not (folder / name).is_file():
+            raise TargetError(f"The folder {folder.name} is no target: {name} is missing.")
+    device = torch.device(device)
+    try:
+        image = ImageSettings(**json.loads((folder / "fovea_target.json").read_text()))
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        mark = fingerprint(folder)
+        model, report = LlavaForConditionalGeneration.from_pretrained(
+            folder,
+            dtype=torch.float32 if device.type == "cpu" else "auto",
+            attn_implementation="sdpa",
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+        )
+    except (ValidationError, OSError, ValueError, KeyError) as error:
+        raise TargetError(f"The target in {folder.name} cannot be read: {str(error).splitlines()[0][:200]}") from error
+    for problem, key in (
+        ("is missing", "missing_keys"),
+        ("is unknown", "unexpected_keys"),
+        ("has the wrong shape", "mismatched_keys"),
+    ):
+        if report[key]:
+            first = sorted(report[key], key=str)[0]
+            raise TargetError(
+                f"The target in {folder.name} is damaged: tensor {first if isinstance(first, str) else first[0]} {problem}."
+            )
+    target = LlavaTarget(model.to(device).requires_grad_(False), tokenizer, image, id or str(folder), mark)
+    probe(target)
+    return target
+
+
+def _ids(value: int | list[int] | None) -> list[int]:
+    return [] if value is None else [value] if isinstance(value, int) else list(value)
+
+
+def _token(tokenizer: Tokenizer, name: str) -> int:
+    found = tokenizer.token_to_id(name)
+    if found is None:
+        raise TargetError(f"The tokenizer has no token {name}.")
+    return found
