@@ -68,8 +68,8 @@ def test_sizes_and_both_scales_agree(drawn):
     for kind in ("text", "chart"):
         full, half = make_picture(kind, 8_003), drawn[kind, 8_003]
         assert full.rgb.shape[:2] == (full.spec["height_px"], full.spec["width_px"]) == full.layers.shape[1:]
-        small, other = (np.asarray(Image.fromarray(picture.rgb).resize((48, 48), Image.BOX), int) for picture in (full, half))
-        assert np.abs(small - other).mean() < 3
+        small, other = (np.asarray(Image.fromarray(picture.rgb).resize((24, 24), Image.BOX), int) for picture in (full, half))
+        assert np.abs(small - other).mean() < 5  # another picture differs by 30 and more
         for thing in full.things:
             ratio = full.mask(thing.name).sum() / half.mask(thing.name).sum()
             assert 3.2 < ratio < 4.8, thing
