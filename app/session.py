@@ -1,0 +1,228 @@
+"""The engine behind the page: loaded once in the background, one request at a time, its events as lines for the player.
+
+Everything that touches the model runs on one thread of its own: torch's inference mode and thread pool belong to a thread,
+while Gradio moves a generator between threads at every step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fovea_core.request import Request
+from fovea_core.trace.codec import Header, encode, encode_header
+from fovea_core.trace.events import Finished, PrefillDone, RunStarted
+from fovea_core.trace.fold import Fold, Summary
+
+if TYPE_CHECKING:
+    from fovea_core.engine import Engine
+
+#: At most this many updates a second reach the browser; what is decided between them travels together.
+UPDATES_PER_SECOND = 20
+#: While nothing happens a waiting page still hears from the run this often, so that a closed tab is noticed.
+HEARTBEAT_S = 0.5
+
+
+@dataclass(eq=False)
+class Ticket:
+    """One press of Run: its request, its wish to stop, and whose it is."""
+
+    request: Request
+    header: Header
+    compare: bool = True
+    stop: threading.Event = field(default_factory=threading.Event)
+    gone: bool = False  # nobody looks at it any more
+
+
+@dataclass(frozen=True)
+class Update:
+    """What the page shows now. ``lines``: header and event lines so far (the list only grows); ``phase``: where the run is.
+
+    ``phase``: loading, waiting (behind ``ahead`` others), prefill, answering, comparing, then done, stopped or trouble.
+    ``trouble``: one sentence where something went wrong; ``lines`` then hold what came before.
+    """
+
+    lines: list[str]
+    phase: str
+    summary: Summary
+    trouble: str | None = None
+    ahead: int = 0
+
+
+class Session:
+    """The one engine of this process and the queue in front of it.
+
+    ``load`` makes the engine; it is called once, by ``start`` or by the first request, on the engine's thread.
+    """
+
+    def __init__(self, load: Callable[[], Engine]) -> None:
+        self._load = load
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
+        self._engine: Future[Engine] | None = None
+        self._guard = threading.Lock()
+        self._tickets: dict[str, Ticket] = {}
+        self._line: list[Ticket] = []
+
+    def start(self) -> Future[Engine]:
+        """Begin loading unless that has begun; the future holds the engine or why there is none."""
+        with self._guard:
+            failed = self._engine is not None and self._engine.done() and self._engine.exception() is not None
+            if self._engine is None or failed:
+                self._engine = self._thread.submit(self._load)
+            return self._engine
+
+    @property
+    def ready(self) -> bool:
+        """True once the engine is loaded."""
+        return self._engine is not None and self._engine.done() and self._engine.exception() is None
+
+    def accept(self, who: str, ticket: Ticket) -> None:
+        """Keep the request of client ``who`` until its turn comes; an earlier one of the same client is ended."""
+        self.forget(who)
+        with self._guard:
+            self._tickets[who] = ticket
+
+    def waiting(self, who: str) -> Ticket | None:
+        """The request last accepted from ``who``."""
+        return self._tickets.get(who)
+
+    def stop(self, who: str) -> bool:
+        """Ask the run of ``who`` to end within one round, waiting in the queue or running; False where there is none."""
+        ticket = self._tickets.get(who)
+        if ticket is None:
+            return False
+        ticket.stop.set()
+        return True
+
+    def forget(self, who: str) -> None:
+        """The client left or looks at something else: end its run, which shows nothing more."""
+        with self._guard:
+            ticket = self._tickets.pop(who, None)
+        if ticket:
+            ticket.gone = True
+            ticket.stop.set()
+
+    def run(self, who: str) -> Iterator[Update]:
+        """Run the request accepted from ``who``; at most UPDATES_PER_SECOND updates, the last one with phase 'done',
+        'stopped' or 'trouble'. Closing the generator stops the run within a round and frees the engine."""
+        ticket = self._tickets.get(who)
+        if ticket is None:
+            return
+        news: queue.Queue = queue.Queue()
+        engine = self.start()
+        with self._guard:
+            self._line.append(ticket)
+        work = self._thread.submit(self._work, ticket, engine, news)
+        try:
+            yield from self._updates(ticket, news, engine, work)
+        finally:
+            ticket.stop.set()
+            if work.cancel():
+                self._leave(ticket)
+            with self._guard:
+                if self._tickets.get(who) is ticket:
+                    del self._tickets[who]
+
+    def _updates(self, ticket: Ticket, news: queue.Queue, engine: Future, work: Future) -> Iterator[Update]:
+        fold, lines = Fold(), [encode_header(ticket.header)]
+        phase, trouble, last = ("waiting" if engine.done() else "loading"), None, 0.0
+        yield Update(list(lines), phase, fold.summary(), ahead=self._ahead(ticket))
+        while phase not in ("done", "stopped", "trouble"):
+            items = _wait(news, last + 1 / UPDATES_PER_SECOND)
+            if ticket.gone:
+                return
+            if phase == "loading" and engine.done():
+                phase = "waiting"
+            if ticket.stop.is_set() and work.cancel():  # stopped before its turn came
+                self._leave(ticket)
+                phase = "stopped"
+            for item in items:
+                if isinstance(item, str):
+                    phase = item
+                elif isinstance(item, Exception):
+                    phase, trouble = "trouble", sentence(item)
+                else:
+                    fold.add(item)
+                    lines.append(encode(item))
+                    phase = _phase_after(item, phase)
+            last = time.monotonic()
+            yield Update(list(lines), phase, fold.summary(), trouble, self._ahead(ticket))
+
+    def _ahead(self, ticket: Ticket) -> int:
+        with self._guard:
+            return self._line.index(ticket) if ticket in self._line else 0
+
+    def _leave(self, ticket: Ticket) -> None:
+        with self._guard:
+            if ticket in self._line:
+                self._line.remove(ticket)
+
+    def _work(self, ticket: Ticket, loading: Future, news: queue.Queue) -> None:
+        """On the engine's thread: run one ticket and put its events, phases and errors into ``news``."""
+        try:
+            if ticket.stop.is_set():
+                news.put("stopped")
+                return
+            engine = loading.result()
+            finished = None
+            news.put("prefill")
+            with engine.lock, contextlib.closing(engine.run(ticket.request, ticket.stop.is_set)) as events:
+                for event in events:
+                    news.put(event)
+                    finished = event if isinstance(event, Finished) else finished
+            if ticket.compare and finished.reason != "stopped" and not ticket.stop.is_set():
+                news.put("comparing")
+                with engine.lock:
+                    compared = engine.compare(ticket.request, finished, ticket.stop.is_set)
+                if compared is not None:
+                    news.put(compared)
+            news.put("stopped" if finished.reason == "stopped" else "done")
+        except Exception as error:
+            news.put(error)
+        finally:
+            self._leave(ticket)
+
+    def close(self) -> None:
+        """End all runs and the engine's thread."""
+        for who in list(self._tickets):
+            self.forget(who)
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+def _wait(news: queue.Queue, until: float) -> list:
+    """What has come by ``until`` (monotonic seconds), at least one item or, after a heartbeat, nothing."""
+    try:
+        items = [news.get(timeout=HEARTBEAT_S)]
+    except queue.Empty:
+        return []
+    while (left := until - time.monotonic()) > 0:
+        try:
+            items.append(news.get(timeout=left))
+        except queue.Empty:
+            break
+    with contextlib.suppress(queue.Empty):
+        while True:
+            items.append(news.get_nowait())
+    return items
+
+
+def _phase_after(event, phase: str) -> str:
+    if isinstance(event, RunStarted):
+        return "prefill"
+    if isinstance(event, PrefillDone):
+        return "answering"
+    return phase
+
+
+def sentence(error: Exception) -> str:
+    """One sentence for a person; errors of settings, pictures, traces and models say it themselves."""
+    text = " ".join(str(error).split())
+    if isinstance(error, ValueError | OSError) and text:
+        return text[:500]
+    return f"The run broke off ({type(error).__name__}); what came before it is kept, and you can run again."

@@ -1,0 +1,231 @@
+"""The command line. Results go to stdout (one JSON object with --json), everything else to stderr; an error is one sentence
+and exit code 2. Models are imported by the command that needs them, so that help and replay come at once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from fovea_core.request import Request, checked_question
+from fovea_core.settings import SettingsError, make_settings, parse_tree
+from fovea_core.terminal import figures, plain, watch
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+bench_app = typer.Typer(help="Measure: every figure of README and model card comes from here.")
+app.add_typer(bench_app, name="bench")
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+JsonFile = Annotated[str | None, typer.Option("--json", metavar="F", help="Write one JSON object to F (- = stdout).")]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns its exit code: 0, 2 after an error, 130 after Ctrl-C."""
+    arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    answers, console = sys.stdout, Console(stderr=True, highlight=False)
+    try:
+        # Libraries may print what they like: only results (and help) reach stdout.
+        with contextlib.nullcontext() if "--help" in arguments else contextlib.redirect_stdout(sys.stderr):
+            code = app(arguments, standalone_mode=False, obj={"answers": answers, "console": console})
+        return code if isinstance(code, int) else 0
+    except (KeyboardInterrupt, typer.Abort):
+        say(console, "Stopped.")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        say(console, _sentence(error))
+        if os.environ.get("FOVEA_TRACEBACK"):
+            raise
+        return 2
+
+
+def say(console: Console, text: str) -> None:
+    """One line of plain text: no markup, no wrapping, nothing that steers the terminal."""
+    console.print(plain(text), markup=False, soft_wrap=True)
+
+
+def _sentence(error: Exception) -> str:
+    """One line for a person. Errors of settings, pictures, traces and models say it themselves."""
+    if hasattr(error, "format_message"):  # a usage error of the argument parser
+        return " ".join(error.format_message().split())
+    text = " ".join(str(error).split())
+    if isinstance(error, ValueError) and text:
+        return text[:500]
+    if isinstance(error, OSError):
+        return f"{error.strerror or text or type(error).__name__}{f': {error.filename}' if error.filename else ''}."
+    return f"This is a fault of the program ({type(error).__name__}: {text[:300]}); FOVEA_TRACEBACK=1 shows where."
+
+
+def _put_json(context: typer.Context, values: dict[str, Any], where: str | None) -> None:
+    """One JSON object to stdout (``-``) or into a file; None puts nothing."""
+    if where is None:
+        return
+    line = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    if where == "-":
+        print(line, file=context.obj["answers"], flush=True)
+    else:
+        Path(where).write_text(line + "\n", encoding="utf-8")
+
+
+@app.command()
+def decode(
+    context: typer.Context,
+    image: Annotated[Path, typer.Option(help="A picture file.")],
+    question: Annotated[str, typer.Option(help="What to ask about it.")],
+    target: Annotated[str, typer.Option(help="builtin, or a folder with a LLaVA checkpoint.")] = "builtin",
+    drafter: Annotated[str, typer.Option(help="builtin, blind, none, lookup, or a folder.")] = "builtin",
+    policy: Annotated[str, typer.Option(help="fovea, topk-K, dense or none.")] = "fovea",
+    tree: Annotated[
+        str, typer.Option(metavar="D,k,B", help="Levels, children, nodes; auto chooses by measured cost.")
+    ] = "auto",
+    max_new_tokens: Annotated[int, typer.Option(help="Longest answer.")] = 256,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="Share of probability kept when sampling.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
+    trace: Annotated[Path | None, typer.Option(metavar="F", help="Record the run into F.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    as_json: JsonFlag = False,
+) -> None:
+    """Answer a question about a picture, watch it being drafted and verified, compare with plain decoding."""
+    settings = make_settings(
+        max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed, tree=parse_tree(tree), policy=policy
+    )
+    question = checked_question(question)
+    from fovea_core.pictures import data_url, open_picture
+    from fovea_core.trace.codec import Header
+
+    picture, console = open_picture(image), context.obj["console"]
+    for note in picture.notes:
+        say(console, note)
+    from fovea_core.engine import load_engine
+    from fovea_core.trace.fold import fold
+    from fovea_core.trace.record import tee
+
+    engine = load_engine(target, device)
+    request = Request(picture.rgb, question, settings, drafter)
+    events = _with_comparison(engine, request)
+    if trace is not None:
+        events = tee(events, trace, Header(data_url(picture.rgb)))
+    summary = fold(watch(events, console))
+    if not as_json:
+        if not (console.is_terminal and context.obj["answers"].isatty()):
+            print(summary.text, file=context.obj["answers"])
+        say(console, figures(summary))
+        return
+    plain_ids = summary.ids
+    if not summary.compared.same_ids:
+        from fovea_core.decode.plain import decode_plain
+
+        plain_ids = decode_plain(engine.target, picture.rgb, question, settings).ids
+    _put_json(context, {**summary_json(summary), "plain_token_ids": plain_ids}, "-")
+
+
+def _with_comparison(engine, request):
+    """A run's events, then what the comparison with plain decoding found."""
+    from fovea_core.trace.events import Finished
+
+    finished = None
+    for event in engine.run(request):
+        finished = event if isinstance(event, Finished) else finished
+        yield event
+    yield engine.compare(request, finished)
+
+
+def summary_json(summary) -> dict[str, Any]:
+    """What ``decode --json`` and ``replay --json`` print of a run; None where the run did not come that far."""
+    compared, started = summary.compared, summary.started
+    return {
+        "text": summary.text,
+        "token_ids": summary.ids,
+        "same_ids": compared.same_ids if compared else None,
+        "finish": summary.reason,
+        "rounds": summary.rounds,
+        "tau": summary.tau,
+        "drafted": summary.drafted,
+        "accepted": summary.accepted,
+        "plain_ms": compared.plain_median_ms if compared else None,
+        "speculative_ms": compared.speculative_ms if compared else summary.total_ms,
+        "speedup": compared.speedup if compared else None,
+        "policy": started.policy,
+        "device": started.device,
+    }
+
+
+@app.command()
+def replay(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="A recorded trace.")],
+    pace: Annotated[float, typer.Option(help="Rounds per second on a terminal; 0 shows the end at once.")] = 2.0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Play a recorded run again; no model is needed."""
+    from fovea_core.trace.fold import fold
+    from fovea_core.trace.record import read
+
+    if not 0 <= pace <= 1_000:
+        raise SettingsError(f"pace {pace} is not possible: write rounds per second, 0 to 1000.")
+    console, events = context.obj["console"], read(file).events
+    waiting = pace if console.is_terminal and not as_json else 0
+    summary = fold(watch(_paced(events, waiting), console))
+    if as_json:
+        _put_json(context, summary_json(summary), "-")
+        return
+    on_terminal = context.obj["answers"].isatty()
+    if not (console.is_terminal and on_terminal):
+        print(plain(summary.text) if on_terminal else summary.text, file=context.obj["answers"])
+    say(console, figures(summary))
+
+
+def _paced(events, rounds_per_second: float):
+    for event in events:
+        if rounds_per_second and event.kind == "round_verified":
+            time.sleep(1 / rounds_per_second)
+        yield event
+
+
+@app.command()
+def world(
+    context: typer.Context,
+    kind: Annotated[str, typer.Option(help="scene, text or chart.")],
+    seed: Annotated[int, typer.Option(help="The same seed draws the same picture.")],
+    out: Annotated[Path, typer.Option(help="Folder for picture.png, qa.json and masks/.")],
+) -> None:
+    """Draw a Worksite picture with questions, answers and masks."""
+    if not 0 <= seed < 2**31:
+        raise SettingsError(f"seed {seed} is not possible: 0 to {2**31 - 1}.")
+    from fovea_core.worksite.export import write_world
+
+    picture = write_world(kind, seed, out)
+    say(context.obj["console"], f"{len(picture.questions)} questions and {len(picture.things)} masks in {out}")
+
+
+@bench_app.command("builtin")
+def bench_builtin(
+    context: typer.Context,
+    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Seeds of the pictures, B not included.")] = None,
+    as_json: JsonFile = None,
+) -> None:
+    """Measure the embedded model on drawn pictures: tau, speedup, accuracy, pointing."""
+    from rich.progress import Progress
+
+    from fovea_core.bench.run import bench_builtin as measure
+    from fovea_core.bench.workloads import BUILTIN_SEEDS, parse_seeds
+
+    chosen = parse_seeds(seeds) if seeds is not None else BUILTIN_SEEDS
+    console = context.obj["console"]
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        results = measure(chosen, lambda done, total, what: bar.update(task, completed=done, total=total, description=what))
+    if as_json is None:
+        for key, value in results["overall"].items():
+            say(console, f"{key}: {value}")
+    _put_json(context, results, as_json)

@@ -1,0 +1,99 @@
+"""A target with its drafters, loaded once and used by page and command line alike: one request in, events out."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+
+from fovea_core.decode.cost import cost_table
+from fovea_core.decode.draft import Drafter
+from fovea_core.decode.lookup import LookupDrafter
+from fovea_core.decode.loop import decode
+from fovea_core.decode.plain import compare
+from fovea_core.request import Request
+from fovea_core.targets.base import Target
+from fovea_core.targets.registry import ASSETS, load_target
+from fovea_core.trace.events import AnyEvent, Compared, CostTable, Finished
+
+#: Names of drafters that are no folder: the trained one, its twin without a memory, nothing (plain steps), prompt lookup.
+DRAFTERS = ("builtin", "blind", "none", "lookup")
+REPEATS = 3
+#: Answers slower than this are compared once instead of REPEATS times.
+SLOW_MS = 4_000
+
+
+class Engine:
+    """A loaded target and its drafters by name. ``lock`` is held by whoever runs it: one request at a time."""
+
+    def __init__(self, target: Target, load: Callable[[str], Drafter | None]) -> None:
+        self.target, self._load = target, load
+        self.lock = threading.Lock()
+        self._drafters: dict[str, Drafter | None] = {}
+        self._costs: dict[str, CostTable] = {}
+
+    def drafter(self, name: str) -> Drafter | None:
+        """The drafter of that name, loaded at first use; None stands for plain steps. Raises ValueError with a sentence."""
+        if name not in self._drafters:
+            self._drafters[name] = self._load(name)
+        return self._drafters[name]
+
+    def run(self, request: Request, stop: Callable[[], bool] | None = None) -> Iterator[AnyEvent]:
+        """The events of a request as they are decided. Raises TargetError where the prompt leaves no room for an answer."""
+        drafter, settings = self.drafter(request.drafter), request.settings
+        cost = self.cost(request.drafter) if drafter is not None and settings.tree is None else None
+        yield from decode(self.target, drafter, request.image, request.question, settings, cost=cost, stop=stop)
+
+    def cost(self, drafter: str) -> CostTable:
+        """The measured cost table of this pair on this machine, measured once a process at most."""
+        if drafter not in self._costs:
+            self._costs[drafter] = cost_table(self.target, self.drafter(drafter))
+        return self._costs[drafter]
+
+    def compare(
+        self, request: Request, finished: Finished, stop: Callable[[], bool] | None = None, repeats: int = REPEATS
+    ) -> Compared | None:
+        """Measure a finished request against plain decoding, both without recording details; None where ``stop`` said so.
+
+        The speculative time is the median of runs of its own, not the recorded run, which pays for its recording.
+        """
+        repeats = 1 if finished.total_ms > SLOW_MS else repeats
+        budget = len(finished.ids) if finished.reason == "stopped" else request.settings.max_new_tokens
+        settings = request.settings.model_copy(update={"detail": "rounds", "max_new_tokens": budget})
+        again = Request(request.image, request.question, settings, request.drafter)
+        times: list[float] = []
+        for _ in range(repeats):
+            last = [event for event in self.run(again, stop) if isinstance(event, Finished)]
+            if stop is not None and stop():
+                return None
+            times.append(last[0].total_ms)
+        timed = finished.model_copy(update={"total_ms": statistics.median(times)})
+        return compare(
+            self.target, request.image, request.question, request.settings, timed, finished.n + 1, repeats=repeats, stop=stop
+        )
+
+
+def load_engine(target: str = "builtin", device: str = "auto", threads: int | None = None) -> Engine:
+    """Load a target by name. Raises TargetError with one sentence. ``device`` auto takes CUDA where there is one."""
+    if threads:
+        torch.set_num_threads(threads)
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    loaded = load_target(target, device)
+    return Engine(loaded, lambda name: _drafter(name, loaded))
+
+
+def _drafter(name: str, target: Target) -> Drafter | None:
+    if name == "none":
+        return None
+    if name == "lookup":
+        return LookupDrafter()
+    from fovea_core.decode.fovea import load_drafter
+
+    folder = {"builtin": ASSETS / "builtin" / "drafter", "blind": ASSETS / "builtin" / "blind"}.get(
+        name, Path(name).expanduser()
+    )
+    return load_drafter(folder, target)
