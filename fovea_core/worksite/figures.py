@@ -17,6 +17,8 @@ from fovea_core.worksite.words import COLOURS
 
 #: Width and height of one character of a code, in long sides, by the length of the code: each a little above 2 / 14**2.
 CHARACTER = {1: (0.096, 0.116), 2: (0.0815, 0.132), 3: (0.0695, 0.1545)}
+STRIPE = lit((222, 226, 214), "down", 0.12)
+BADGE_AT = 0.335  # ordinate of the badge in worker units
 GAP, RIM = 0.008, 0.011
 
 
@@ -26,13 +28,19 @@ def plate_size(length: int) -> tuple[float, float]:
     return length * width + (length - 1) * GAP + 2 * RIM, height + 2 * RIM
 
 
-def plate(canvas: Canvas, centre, long_px: float, code: str, body: int, marks: list[int], rim=INK, ground=CREAM) -> None:
-    """A light plate with a code around ``centre``; it belongs to thing ``body``, its characters are things ``marks``."""
+def plate(canvas: Canvas, centre, long_px: float, code: str, body: int, marks: list[int], shade=INK) -> None:
+    """A light plate with a code around ``centre``; it belongs to thing ``body``, its characters are things ``marks``.
+
+    ``shade`` is the colour of its shadow on the body.
+    """
     width, height = (v * long_px for v in plate_size(len(code)))
     x, y = centre[0] - width / 2, centre[1] - height / 2
-    line = 0.004 * long_px
-    canvas.rounded(x, y, x + width, y + height, 0.018 * long_px, rim, body)
-    inner = lit(ground, "down", 0.05)
+    line, drop = 0.004 * long_px, 0.006 * long_px
+    if canvas.ids_only:  # what counts is how much of the body shows beside its plate
+        body = 0
+    canvas.rounded(x + drop, y + drop, x + width + drop, y + height + drop, 0.018 * long_px, shade, body)
+    canvas.rounded(x, y, x + width, y + height, 0.018 * long_px, INK, body)
+    inner = lit(CREAM, "down", 0.05)
     canvas.rounded(x + line, y + line, x + width - line, y + height - line, 0.014 * long_px, inner, body)
     wide, tall = (v * long_px for v in CHARACTER[len(code)])
     for i, (character, mark) in enumerate(zip(code, marks, strict=True)):
@@ -72,6 +80,7 @@ def worker_body(canvas: Canvas, place: Place, colour: str, thing: int, half: flo
     for side in (-1, 1):
         inner, outer = 0.5 + side * 0.012, 0.5 + side * half * 0.92
         p.poly([(inner, hips - 0.06), (outer, hips - 0.06), (outer, bottom - 0.03), (inner, bottom - 0.03)], p.main)
+        p.rect(0.5 + side * 0.012, bottom - 0.15, 0.5 + side * half * 0.92, bottom - 0.12, STRIPE)
         canvas.rounded(*_boot(place, side, half, bottom), 0.015 * place.unit, (58, 50, 46), 0)
     p.rect(0.47, 0.2, 0.53, 0.26, p.main)
     p.curve([(0.5 - half + 0.01, 0.26), (0.5 - half - 0.03, 0.36), (0.5 - half - 0.015, 0.47)], 0.062, p.dark)
@@ -81,6 +90,9 @@ def worker_body(canvas: Canvas, place: Place, colour: str, thing: int, half: flo
     p.poly([*torso, (0.5 - half * 0.97, hips), (0.5 - half, 0.24)], p.main)
     p.rect(0.5 - half * 0.97, hips - 0.035, 0.5 + half * 0.97, hips - 0.01, p.edge)
     p.poly([(0.42, 0.205), (0.58, 0.205), (0.5, 0.265)], p.dark)
+    p.line([(0.5, 0.26), (0.5, hips)], 0.006, p.edge)
+    for side in (-1, 1):
+        p.rect(0.5 + side * half * 0.3, hips - 0.075, 0.5 + side * half * 0.8, hips - 0.068, p.edge)
     _face(canvas, place)
 
 

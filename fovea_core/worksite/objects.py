@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fovea_core.worksite.canvas import lit
+from fovea_core.worksite.canvas import Canvas, lit
 from fovea_core.worksite.pen import CREAM, INK, STEEL, WOOD, Figure, Pen
 
 RUBBER = lit((52, 53, 58), "down", 0.2)
@@ -12,11 +12,11 @@ GLASS = lit((196, 226, 240), "down", 0.2)
 
 
 def cone(p: Pen):
-    p.rect(0.06, 0.88, 0.94, 1.0, p.dark, 0.03)
-    p.poly([(0.44, 0.02), (0.56, 0.02), (0.86, 0.9), (0.14, 0.9)], p.main)
-    p.poly([(0.397, 0.15), (0.603, 0.15), (0.65, 0.29), (0.35, 0.29)], CREAM)
-    p.oval(0.5, 0.03, 0.06, 0.025, p.dark)
-    return 0.5, 0.64
+    p.rect(0.0, 0.88, 1.0, 1.0, p.dark, 0.03)
+    p.poly([(0.41, -0.06), (0.59, -0.06), (0.9, 0.9), (0.1, 0.9)], p.main)
+    p.poly([(0.36, 0.1), (0.64, 0.1), (0.68, 0.22), (0.32, 0.22)], CREAM)
+    p.oval(0.5, -0.05, 0.09, 0.03, p.dark)
+    return 0.5, 0.63
 
 
 def barrel(p: Pen):
@@ -124,22 +124,25 @@ def bin_(p: Pen):
 
 
 def cart(p: Pen):
-    p.curve([(0.78, 0.4), (0.9, 0.16), (1.0, 0.1)], 0.05, p.edge)
-    p.poly([(0.0, 0.24), (0.88, 0.24), (0.8, 0.76), (0.08, 0.76)], p.main)
-    p.rect(0.0, 0.2, 0.9, 0.28, p.dark, 0.03)
+    p.curve([(0.78, 0.3), (0.94, 0.06), (1.06, 0.0)], 0.06, p.edge)
+    p.poly([(-0.06, 0.1), (0.92, 0.1), (0.84, 0.82), (0.02, 0.82)], p.main)
+    p.rect(-0.07, 0.06, 0.94, 0.17, p.dark, 0.03)
+    p.line([(-0.02, 0.26), (0.88, 0.26)], 0.02, p.edge)
     for u in (0.22, 0.68):
         p.oval(u, 0.86, 0.14, 0.14, RUBBER)
         p.oval(u, 0.86, 0.06, 0.06, STEEL)
-    return 0.44, 0.51
+    return 0.44, 0.54
 
 
 def tent(p: Pen):
-    p.line([(0.5, 0.06), (0.5, 0.0)], 0.03, INK)
-    p.poly([(0.5, 0.04), (1.0, 1.0), (0.0, 1.0)], p.main)
-    p.poly([(0.5, 0.04), (1.0, 1.0), (0.8, 1.0)], p.dark)
-    p.poly([(0.5, 0.1), (0.66, 0.48), (0.34, 0.48)], p.edge)
-    p.poly([(0.5, 0.1), (0.42, 0.48), (0.3, 0.48)], p.light)
-    return 0.5, 0.72
+    for u in (0.24, 0.76):
+        p.line([(u, 0.1), (u, 0.02)], 0.03, INK)
+    p.poly([(0.24, 0.06), (0.76, 0.06), (1.06, 1.0), (-0.06, 1.0)], p.main)
+    p.poly([(0.76, 0.06), (1.06, 1.0), (0.88, 1.0)], p.dark)
+    p.poly([(0.24, 0.06), (0.76, 0.06), (0.78, 0.13), (0.22, 0.13)], p.light)
+    p.poly([(0.5, 0.13), (0.62, 0.44), (0.38, 0.44)], p.edge)
+    p.poly([(0.5, 0.13), (0.43, 0.44), (0.34, 0.44)], p.light)
+    return 0.5, 0.69
 
 
 def ball(p: Pen):
@@ -202,11 +205,11 @@ def clock(p: Pen):
 
 
 def bottle(p: Pen):
-    p.rect(0.4, 0.0, 0.6, 0.1, p.edge, 0.02)
-    p.rect(0.42, 0.08, 0.58, 0.3, p.main)
-    p.poly([(0.42, 0.2), (0.58, 0.2), (0.88, 0.44), (0.12, 0.44)], p.main)
-    p.rect(0.12, 0.4, 0.88, 1.0, p.main, 0.07)
-    p.rect(0.17, 0.46, 0.21, 0.94, p.light, 0.02)
+    p.rect(0.36, -0.06, 0.64, 0.06, p.edge, 0.02)
+    p.rect(0.39, 0.04, 0.61, 0.28, p.main)
+    p.poly([(0.39, 0.16), (0.61, 0.16), (0.92, 0.4), (0.08, 0.4)], p.main)
+    p.rect(0.06, 0.36, 0.94, 1.0, p.main, 0.08)
+    p.rect(0.45, 0.1, 0.49, 0.28, p.light, 0.02)
     return 0.5, 0.7
 
 
@@ -224,12 +227,12 @@ def radio(p: Pen):
 
 
 def kite(p: Pen):
-    p.curve([(0.5, 0.8), (0.62, 0.88), (0.48, 0.93), (0.58, 1.0)], 0.02, p.edge)
-    p.poly([(0.5, 0.86), (0.36, 0.82), (0.36, 0.94)], p.light)
-    p.poly([(0.57, 0.9), (0.72, 0.86), (0.7, 0.98)], p.light)
-    p.poly([(0.5, 0.0), (1.0, 0.36), (0.5, 0.82), (0.0, 0.36)], p.main)
-    p.poly([(0.5, 0.0), (1.0, 0.36), (0.5, 0.36)], p.light)
-    p.poly([(0.5, 0.36), (0.0, 0.36), (0.5, 0.82)], p.dark)
+    p.curve([(0.5, 0.84), (0.66, 0.9), (0.46, 0.94), (0.56, 1.02)], 0.025, p.edge)
+    p.poly([(0.5, 0.9), (0.34, 0.84), (0.34, 0.98)], p.light)
+    p.poly([(0.58, 0.92), (0.76, 0.86), (0.74, 1.02)], p.light)
+    p.poly([(0.5, -0.12), (1.1, 0.38), (0.5, 0.9), (-0.1, 0.38)], p.main)
+    p.poly([(0.5, -0.12), (1.1, 0.38), (0.5, 0.38)], p.light)
+    p.poly([(0.5, 0.38), (-0.1, 0.38), (0.5, 0.9)], p.dark)
     return 0.5, 0.4
 
 
@@ -317,3 +320,7 @@ FIGURES: dict[str, Figure] = {
     "tank": tank, "fan": fan, "clock": clock, "bottle": bottle, "radio": radio, "kite": kite, "drum": drum, "pump": pump,
     "gate": gate, "tree": tree, "car": car, "bike": bike,
 }  # fmt: skip
+
+_SLATE = Pen(Canvas(8, 8, 1.0, ids_only=True), (0, 0, 1, 1), (0, 0, 0), 0)
+#: Where the plate of each object goes, in unit coordinates.
+PLATE_AT: dict[str, tuple[float, float]] = {noun: draw(_SLATE) for noun, draw in FIGURES.items()}

@@ -47,7 +47,7 @@ class Pen:
 
     def radial(self, strength: float = 0.35) -> Grad:
         """The figure's colour as on a ball lit from the upper left."""
-        dark = -0.1 if luminance(self.colour) < 60 else -0.35
+        dark = -0.1 if luminance(self.colour) < 60 else -0.25
         return Grad(tone(self.colour, strength), tone(self.colour, dark), "radial")
 
     def rect(self, x0: float, y0: float, x1: float, y1: float, fill, radius: float = 0.0) -> None:

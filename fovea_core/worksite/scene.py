@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import cv2
 import numpy as np
 
@@ -17,6 +19,9 @@ from fovea_core.worksite.words import COLOURS
 __all__ = ["example_spec", "make_scene"]
 CHECK_SCALE = 0.5
 TWO_CELLS = 2 / 14**2  # of the long side's square
+#: What must be visible, in units of two cells; of an object or jumpsuit beside its plate.
+LEAST = {"jumpsuit": 0.8, "object": 0.8, "headwear": 1.05, "tool": 1.1, "letter": 1.02, "digit": 1.02}
+TINTS = {"evening": (1.03, 0.97, 0.94), "hall": (1.02, 1.0, 0.96), "meadow": (1.0, 1.01, 0.97)}
 DEPTHS = ("back", "worker", "middle", "front")
 
 
@@ -32,6 +37,7 @@ def make_scene(seed: int, scale: float = 2.0, spec: dict | None = None) -> Pictu
     things = _things(spec)
     canvas = _draw(spec, things, scale, np.random.default_rng((0, seed, 1)))
     rgb, layers = canvas.finish()
+    rgb = _light(rgb, np.random.default_rng((0, seed, 3)), spec["background"])
     questions = questions_of(spec, np.random.default_rng((0, seed, 2)))
     return Picture("scene", seed, rgb, layers, tuple(things), questions, spec)
 
@@ -83,7 +89,7 @@ def _draw_object(canvas: Canvas, item: Item, number: dict[str, int], long_px: in
     pen = Pen(canvas, (x - size / 2, base - size, x + size / 2, base), COLOURS[s["colour"]], body)
     at = objects.FIGURES[s["noun"]](pen)
     marks = [number[item.thing(f"plate_{i}")] for i in range(1, len(s["plate"]) + 1)]
-    figures.plate(canvas, (pen.x(at[0]), pen.y(at[1])), long_px, s["plate"], body, marks)
+    figures.plate(canvas, (pen.x(at[0]), pen.y(at[1])), long_px, s["plate"], body, marks, pen.edge)
 
 
 def _draw_workers(canvas: Canvas, workers: list[Item], number: dict[str, int], long_px: int) -> None:
@@ -100,7 +106,7 @@ def _draw_workers(canvas: Canvas, workers: list[Item], number: dict[str, int], l
         canvas.shadow(place.x, place.feet - 0.005 * long_px, 1.8 * half * place.unit, 0.05 * place.unit, 0.5)
         figures.worker_body(canvas, place, s["jumpsuit"], suit, half)
         marks = [number[item.thing(f"badge_{i}")] for i in range(1, len(s["badge"]) + 1)]
-        figures.plate(canvas, (place.x, place.top + 0.335 * place.unit), long_px, s["badge"], suit, marks)
+        figures.plate(canvas, (place.x, place.top + figures.BADGE_AT * place.unit), long_px, s["badge"], suit, marks)
         letter = number.get(item.thing("letter_1"))
         hat = number[item.thing("headwear")]
         figures.headwear(canvas, place, s["headwear"], s["headwear_colour"], hat, s["letter"], letter, long_px)
@@ -110,14 +116,39 @@ def _draw_workers(canvas: Canvas, workers: list[Item], number: dict[str, int], l
         figures.worker_tool(canvas, place, s["jumpsuit"], s["tool"], s["tool_colour"], suit, tool, half)
 
 
+def _light(rgb: np.ndarray, rng: np.random.Generator, background: str) -> np.ndarray:
+    """A lamp or the sun somewhere above, a little darker away from it, warm in the evening."""
+    x, y = rng.uniform(0.1, 0.9), rng.uniform(-0.1, 0.3)
+    v, u = np.mgrid[0:1:24j, 0:1:24j]
+    gain = 1.05 - 0.12 * np.clip(np.hypot(u - x, v - y), 0, 1.3) ** 1.5
+    tint = np.array(TINTS.get(background, (1.0, 1.0, 1.0))) * rng.uniform(0.985, 1.015, 3)
+    small = (gain[..., None] * tint).astype(np.float32)
+    large = cv2.resize(small, rgb.shape[1::-1], interpolation=cv2.INTER_LINEAR)
+    return cv2.multiply(rgb, large, dtype=cv2.CV_8U)
+
+
 def _visible(spec: dict) -> bool:
-    """Whether everything covers two cells (with a little to spare) and every mark is whole."""
+    """Whether everything covers two cells (with a little to spare; bodies beside their plate) and every mark is whole."""
+    if _plates_meet(spec):  # the cheap reason for most refusals
+        return False
     things = _things(spec)
     canvas = _draw(spec, things, CHECK_SCALE, np.random.default_rng(0), ids_only=True)
     area = [cv2.calcHist([layer], [0], None, [256], [0, 256]).ravel() for layer in canvas.layers]
     cells = TWO_CELLS * (max(spec["size"]) * CHECK_SCALE) ** 2
-    for number, thing in enumerate(things, 1):
-        needed = cells * (1.02 if thing.layer else 1.15)
-        if area[thing.layer][number] < needed:
-            return False
-    return True
+    return all(area[t.layer][n] >= cells * LEAST[t.cls] for n, t in enumerate(things, 1))
+
+
+def _plates_meet(spec: dict) -> bool:
+    """Whether two plates or badges overlap by more than their rims."""
+    boxes = []
+    for item in items_of(spec):
+        s = item.spec
+        if item.kind == "worker":
+            width, height = figures.plate_size(len(s["badge"]))
+            x, y = s["x"], s["top"] + figures.BADGE_AT * s["unit"]
+        else:
+            width, height = figures.plate_size(len(s["plate"]))
+            u, v = objects.PLATE_AT[s["noun"]]
+            x, y = s["x"] + (u - 0.5) * s["size"], s["base"] - (1 - v) * s["size"]
+        boxes.append((x, y, width / 2 - figures.RIM, height / 2 - figures.RIM))
+    return any(abs(a[0] - b[0]) < a[2] + b[2] and abs(a[1] - b[1]) < a[3] + b[3] for a, b in combinations(boxes, 2))

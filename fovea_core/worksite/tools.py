@@ -16,9 +16,9 @@ METAL = lit(STEEL, "right", 0.25)
 
 def hose(p: Pen) -> None:
     coil = []
-    for i in range(41):
-        a = math.pi * (-0.5 + i / 8)
-        coil.append((0.52 + (0.3 + 0.05 * math.sin(i)) * math.cos(a) * 0.98, 0.46 + 0.006 * i - 0.12 + 0.2 * math.sin(a)))
+    for i in range(73):
+        a = math.pi * (-0.5 + i / 15)
+        coil.append((0.5 + (0.34 - 0.0011 * i) * math.cos(a), 0.36 + 0.0026 * i + (0.2 - 0.0006 * i) * math.sin(a)))
     for width, fill in ((0.085, p.edge), (0.066, p.main)):
         p.curve([(0.3, 0.5), (0.14, 0.75), (0.3, 0.95), (0.75, 0.98), (0.98, 0.84)], width, fill)
     p.line(coil, 0.085, p.edge)
