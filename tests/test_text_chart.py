@@ -263,6 +263,10 @@ def test_wrong_kinds_and_specs_are_refused_in_a_sentence():
     with pytest.raises(ValueError, match="same colour"):
         make_picture("chart", 8_006, 0.5, twice)
     spec = copy.deepcopy(make_picture("text", 8_006, 0.5).spec)
+    twice = copy.deepcopy(spec)
+    twice["rows"][0][-1] |= {"code": twice["rows"][1][-1]["code"]}
+    with pytest.raises(ValueError, match="same code"):
+        make_picture("text", 8_006, 0.5, twice)
     spec["rows"][0][0]["code"] = "a<b"
     with pytest.raises(ValueError, match="capital letters and digits"):
         make_picture("text", 8_006, 0.5, spec)
@@ -280,3 +284,16 @@ def test_what_is_named_stands_out_from_what_it_lies_on(drawn, kind):
                 inside = grey[picture.mask(thing.name)]
                 spread = np.percentile(inside, 97) - np.percentile(inside, 3)
                 assert spread > 55, (kind, seed, thing.name, spread)
+
+
+def test_larger_edits_of_a_chart_still_fit():
+    """A bar more, a title where there was none, a longer label: everything asked about stays inside the picture."""
+    seed = next(s for s in SEEDS if not make_picture("chart", s, 0.5).spec["title"])
+    spec = copy.deepcopy(make_picture("chart", seed, 0.5).spec)
+    spec["title"] = "AB3"
+    free = next(c for c in words.COLOURS if c not in [bar["colour"] for bar in spec["bars"]])
+    spec["bars"].append({"colour": free, "label": "ZZ9", "value": 1234, "badge": "Y0Y"})
+    picture = make_picture("chart", seed, 0.5, spec)
+    for name in {fact.mask for question in picture.questions for fact in question.facts}:
+        assert cells_of(picture.mask(name)) > 0.8, name
+    assert "ZZ9 1234 Y0Y" in picture.questions[0].answer and picture.questions[0].answer.startswith("AB3; ")

@@ -14,8 +14,9 @@ import numpy as np
 from fovea_core.worksite.base import Thing
 from fovea_core.worksite.canvas import Canvas, Colour, Grad, tone
 from fovea_core.worksite.lettering import write
-from fovea_core.worksite.signs import CELLS, GROUNDS, MIN_CELLS, ink_on, mix, screw
-from fovea_core.worksite.surface import Light, Shade, finish
+from fovea_core.worksite.sheets import GROUNDS, ink_on, mix, screw
+from fovea_core.worksite.signs import CELLS, MIN_CELLS
+from fovea_core.worksite.surface import Shade, finish, light_of, random_light
 from fovea_core.worksite.words import COLOURS
 
 VALUE_HIGH = 1.32  # height of a printed value in cells
@@ -71,12 +72,10 @@ def choose_chart_style(count: int, label: int, badge: int, title: bool, rng: np.
         "shape": str(rng.choice(SHAPES)),
         "frame": bool(rng.random() < 0.6),
         "grid_lines": int(rng.integers(4, 8)),
-        "light": [round(float(v), 2) for v in (rng.uniform(0, 1), rng.uniform(-0.1, 0.5), rng.uniform(0.2, 0.5))],
-        "tint": [round(float(v), 3) for v in (1 + rng.uniform(-0.04, 0.05), 1.0, 1 + rng.uniform(-0.08, 0.05))],
+        **random_light(rng),
         "margin": margin,
         "column": column,
         "bar_width": round(column * float(rng.uniform(0.76, 0.84)), 3),
-        "label_high": label_high,
         "plot": plot,
         "height": fixed + plot,
     }
@@ -111,14 +110,15 @@ def draw_chart(spec: dict, rng: np.random.Generator, scale: float):
         y += 1.95
     else:
         y += 0.1
+    column = (CELLS - 2 * style["margin"] - 0.3) / len(bars) * unit
+    label_high = max(1.4, MIN_CELLS / _label_wide(column / unit, max(len(bar["label"]) for bar in bars))) * unit
     top = (y + VALUE_HIGH + 0.15) * unit
-    base = top + style["plot"] * unit
+    base = spec["height_px"] - (style["margin"] + 0.45) * unit - label_high
     left, right = (style["margin"] + 0.1) * unit, spec["width_px"] - (style["margin"] + 0.1) * unit
     for k in range(1, style["grid_lines"] + 1):
         line = base - (base - top) * k / style["grid_lines"]
         canvas.line([(left, line), (right, line)], unit * 0.03, mix(face, ink, 0.22))
     highest = max(bar["value"] for bar in bars)
-    column = (CELLS - 2 * style["margin"] - 0.3) / len(bars) * unit
     start = (style["margin"] + 0.15) * unit
     wide = style["bar_width"] * unit * min(1.0, column / (style["column"] * unit))
     materials = {1: style["material"]}
@@ -133,10 +133,9 @@ def draw_chart(spec: dict, rng: np.random.Generator, scale: float):
         _bar(canvas, box, COLOURS[bar["colour"]], style["shape"], unit, number)
         _value(canvas, str(bar["value"]), middle, box[1] - unit * 0.1, column, ink, unit, number)
         _badge(canvas, bar, b, box, style, unit, things)
-        _label(canvas, bar, b, middle, base + unit * 0.17, column, ink, style, unit, things)
+        _label(canvas, bar, b, middle, base + unit * 0.17, column, label_high, ink, face, unit, things)
     canvas.line([(left, base), (right, base)], unit * 0.07, ink)
-    x, y, strength = style["light"]
-    rgb, layers = finish(canvas, style["wall"], materials, shades, Light(x, y, strength, tuple(style["tint"])), rng)
+    rgb, layers = finish(canvas, style["wall"], materials, shades, light_of(style), rng)
     return rgb, layers, things
 
 
@@ -228,15 +227,13 @@ def _badge(canvas: Canvas, bar: dict, b: int, box, style: dict, unit: float, thi
         write(canvas, character, (x, y, x + wide * unit, y + high * unit), ink_on(paper), len(things))
 
 
-def _label(
-    canvas: Canvas, bar: dict, b: int, middle: float, top: float, column: float, ink: Colour, style: dict, unit, things
-) -> None:
+def _label(canvas, bar: dict, b: int, middle, top, column, high, ink: Colour, face: Colour, unit: float, things: list) -> None:
     """The bar's label code on a tag below the axis."""
-    label, face = bar["label"], tuple(style["face_rgb"])
+    label = bar["label"]
     wide = _label_wide(column / unit, len(label)) * unit
-    half, foot = len(label) * wide / 2 + unit * 0.06, top + style["label_high"] * unit
-    canvas.rounded(middle - half, top, middle + half, foot, unit * 0.12, mix(face, ink, 0.13))
+    half = len(label) * wide / 2 + unit * 0.06
+    canvas.rounded(middle - half, top, middle + half, top + high, unit * 0.12, mix(face, ink, 0.13))
     for c, character in enumerate(label):
         x = middle + (c - len(label) / 2) * wide
         things.append(_mark(f"bar{b + 1}-label{c + 1}", character))
-        write(canvas, character, (x, top, x + wide, foot), ink, len(things), pad=0.06)
+        write(canvas, character, (x, top, x + wide, top + high), ink, len(things), pad=0.06)

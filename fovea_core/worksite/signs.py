@@ -13,60 +13,16 @@ import cv2
 import numpy as np
 
 from fovea_core.worksite.base import Thing
-from fovea_core.worksite.canvas import Canvas, Colour, Grad, tone
+from fovea_core.worksite.canvas import Canvas
 from fovea_core.worksite.lettering import write
-from fovea_core.worksite.surface import Light, Shade, finish
+from fovea_core.worksite.sheets import BOARDS, CUTS_OF, GROUND_OF, GROUNDS, PAPERS, SHEET_OF, draw_sheet, ink_on, mix
+from fovea_core.worksite.surface import Shade, finish, light_of, random_light
 from fovea_core.worksite.words import COLOURS
 
 CELLS = 14  # cells along the long side of a picture
 MIN_CELLS = 2.12  # a glyph box in cells, with room for rounding
 WORD_HIGH = 1.06  # height of a word in glyph widths
 WORD_LETTER = 0.56  # width of a word's letter in glyph widths
-
-#: Board colours of a sign with the ink that is read well on them.
-BOARDS: tuple[tuple[Colour, Colour], ...] = (
-    ((24, 104, 66), (246, 248, 240)),
-    ((28, 72, 150), (246, 248, 250)),
-    ((246, 200, 40), (28, 28, 30)),
-    ((238, 238, 230), (30, 32, 38)),
-    ((112, 70, 40), (250, 240, 214)),
-    ((44, 48, 54), (250, 214, 90)),
-    ((176, 36, 36), (252, 246, 238)),
-    ((240, 122, 30), (26, 24, 24)),
-    ((246, 238, 214), (26, 46, 92)),
-    ((188, 194, 200), (34, 38, 48)),
-)
-PAPERS: tuple[tuple[Colour, Colour], ...] = (
-    ((250, 248, 242), (40, 40, 46)),
-    ((252, 246, 226), (52, 44, 40)),
-    ((238, 244, 250), (30, 44, 84)),
-    ((250, 240, 246), (74, 30, 60)),
-    ((240, 248, 236), (26, 66, 44)),
-)
-GROUNDS: dict[str, tuple[Colour, ...]] = {
-    "brick": ((150, 84, 66), (128, 92, 80), (170, 120, 96), (112, 108, 108)),
-    "plaster": ((206, 198, 180), (158, 178, 184), (188, 160, 138), (122, 136, 130)),
-    "concrete": ((150, 152, 152), (128, 126, 122), (170, 166, 158)),
-    "wood": ((168, 112, 66), (118, 76, 48), (196, 150, 98), (92, 70, 58)),
-    "corrugated": ((96, 118, 132), (152, 156, 158), (136, 72, 58), (70, 96, 84)),
-    "metal": ((140, 146, 152), (96, 104, 114)),
-    "felt": ((60, 84, 72), (70, 74, 96), (96, 60, 60)),
-}
-GROUND_OF = {
-    "sign": ("brick", "plaster", "concrete", "corrugated", "wood"),
-    "plates": ("wood", "concrete", "corrugated", "metal", "plaster"),
-    "table": ("plaster", "concrete", "wood", "felt", "brick"),
-    "receipt": ("wood", "wood", "felt", "metal", "concrete"),
-    "labels": ("wood", "corrugated", "plaster", "metal", "concrete"),
-}
-SHEET_OF = {"sign": "enamel", "plates": "enamel", "table": "paper", "receipt": "paper", "labels": "paper"}
-CUTS_OF = {
-    "sign": ("bold", "bold", "slanted", "stencil", "worn"),
-    "plates": ("bold",),
-    "table": ("bold", "slanted"),
-    "receipt": ("bold", "dots"),
-    "labels": ("bold", "stencil", "slanted", "worn"),
-}
 
 
 def item_name(row: int, column: int) -> str:
@@ -200,7 +156,8 @@ _PLANS = {
 def choose_style(layout: str, rows: list, rng: np.random.Generator) -> dict | None:
     """A random look: colours, materials, light, and proportions that give every glyph its two cells (None: there are none)."""
     ground = str(rng.choice(GROUND_OF[layout]))
-    board, ink = (BOARDS if layout in ("sign",) else PAPERS)[rng.integers(len(BOARDS if layout == "sign" else PAPERS))]
+    faces = BOARDS if layout == "sign" else PAPERS
+    board, ink = faces[rng.integers(len(faces))]
     style = {
         "ground": ground,
         "ground_rgb": list(GROUNDS[ground][rng.integers(len(GROUNDS[ground]))]),
@@ -208,12 +165,7 @@ def choose_style(layout: str, rows: list, rng: np.random.Generator) -> dict | No
         "ink_rgb": list(ink),
         "cut": str(rng.choice(CUTS_OF[layout])),
         "align": str(rng.choice(["left", "middle", "ends"])),
-        "light": [
-            round(float(rng.uniform(0, 1)), 2),
-            round(float(rng.uniform(-0.1, 0.5)), 2),
-            round(float(rng.uniform(0.2, 0.5)), 2),
-        ],
-        "tint": [round(float(v), 3) for v in (1 + rng.uniform(-0.04, 0.05), 1.0, 1 + rng.uniform(-0.08, 0.05))],
+        **random_light(rng),
     }
     lean = rng.normal(0, 0.8)
     for aspect in sorted(rng.uniform(1.0, 2.0, 12), key=lambda a: abs(a - 1.3)):
@@ -271,7 +223,7 @@ def draw_text(spec: dict, rng: np.random.Generator, scale: float):
         away = (0.5 - style["light"][0]) * 2 * drop
         left, top, right, bottom = sheet
         shades.append(Shade(0, (left + away, top + drop, right + away, bottom + drop * 1.4), drop * 1.5, 0.55))
-        _SHEETS[layout](canvas, sheet, base, inks[place], unit, number)
+        draw_sheet(layout, canvas, sheet, base, inks[place], unit, number)
     for a, b in plan.rules:
         ends = [px(a), px(b)]
         canvas.line(ends, unit * 0.05, mix(tuple(style["ink_rgb"]), tuple(style["board_rgb"]), 0.45))
@@ -283,95 +235,5 @@ def draw_text(spec: dict, rng: np.random.Generator, scale: float):
         place = tuple(int("".join(filter(str.isdigit, part))) - 1 for part in name.split("-")[:2])
         ink = single or inks[place]
         write(canvas, text, px(box), ink, len(things), cut=style["cut"], relief=relief, pad=0.05 if cls == "word" else 0.08)
-    x, y, strength = style["light"]
-    lamp = Light(x, y, strength, tuple(style["tint"]))
-    rgb, layers = finish(canvas, style["ground"], materials, shades, lamp, rng, style.get("tilt", 0.0))
+    rgb, layers = finish(canvas, style["ground"], materials, shades, light_of(style), rng, style.get("tilt", 0.0))
     return rgb, layers, things
-
-
-def mix(first: Colour, second: Colour, share: float) -> Colour:
-    return tuple(round(a + (b - a) * share) for a, b in zip(first, second, strict=True))
-
-
-def ink_on(colour: Colour) -> Colour:
-    """Dark or light ink, whichever is read better."""
-    light = 0.3 * colour[0] + 0.59 * colour[1] + 0.11 * colour[2]
-    return (28, 28, 34) if light > 118 else (248, 248, 244)
-
-
-def screw(canvas: Canvas, x: float, y: float, radius: float, turn: float = 0.6) -> None:
-    """A screw head with its slot and a small shadow."""
-    canvas.shadow(x + radius * 0.25, y + radius * 0.4, radius * 1.7, radius * 1.7, 0.5)
-    canvas.ellipse(x, y, radius, radius, Grad((236, 238, 240), (112, 116, 122), "radial"))
-    cos, sin = np.cos(turn) * radius * 0.7, np.sin(turn) * radius * 0.7
-    canvas.line([(x - cos, y - sin), (x + cos, y + sin)], radius * 0.3, (70, 72, 78))
-
-
-def _sheet_sign(canvas, box, base, ink, unit, number):
-    """An enamel board with a lit edge, a border line in its ink and four screws."""
-    left, top, right, bottom = box
-    canvas.rounded(*box, unit * 0.3, Grad(tone(base, 0.3), tone(base, -0.35)), number)
-    e = unit * 0.05
-    canvas.rounded(left + e, top + e, right - e, bottom - e, unit * 0.26, Grad(tone(base, 0.06), tone(base, -0.1)), number)
-    e = unit * 0.13
-    canvas.rounded(left + e, top + e, right - e, bottom - e, unit * 0.2, ink, number)
-    e = unit * 0.18
-    canvas.rounded(left + e, top + e, right - e, bottom - e, unit * 0.16, Grad(tone(base, 0.06), tone(base, -0.1)), number)
-    for k, (x, y) in enumerate([(left, top), (right, top), (left, bottom), (right, bottom)]):
-        inset = unit * 0.33
-        screw(canvas, x + (inset if x == left else -inset), y + (inset if y == top else -inset), unit * 0.1, 0.5 + k)
-
-
-def _sheet_plate(canvas, box, base, ink, unit, number):
-    """A number plate: pressed rim, two screws."""
-    left, top, right, bottom = box
-    canvas.rounded(*box, unit * 0.2, Grad(tone(base, 0.4), tone(base, -0.4)), number)
-    e = unit * 0.04
-    canvas.rounded(left + e, top + e, right - e, bottom - e, unit * 0.17, ink, number)
-    e = unit * 0.085
-    canvas.rounded(left + e, top + e, right - e, bottom - e, unit * 0.14, Grad(tone(base, 0.08), tone(base, -0.08)), number)
-    middle = (top + bottom) / 2
-    for x in (left + unit * 0.185, right - unit * 0.185):
-        screw(canvas, x, middle, unit * 0.065)
-
-
-def _sheet_table(canvas, box, base, ink, unit, number):
-    """A framed board with a paper face."""
-    left, top, right, bottom = box
-    frame = mix(ink, (120, 96, 70), 0.55)
-    canvas.rounded(*box, unit * 0.12, Grad(tone(frame, 0.25), tone(frame, -0.3)), number)
-    e = unit * 0.17
-    canvas.rounded(left + e, top + e, right - e, bottom - e, 0, tone(frame, -0.5), number)
-    e = unit * 0.2
-    canvas.rounded(left + e, top + e, right - e, bottom - e, 0, Grad(tone(base, -0.05), base), number)
-
-
-def _sheet_receipt(canvas, box, base, ink, unit, number):
-    """Paper with a torn zigzag at both ends."""
-    left, top, right, bottom = box
-    teeth = max(6, round((right - left) / unit * 3))
-    x = np.linspace(left, right, 2 * teeth + 1)
-    saw = np.where(np.arange(len(x)) % 2, unit * 0.13, 0.0)
-    outline = np.concatenate([np.stack([x, top + saw], 1), np.stack([x[::-1], bottom - saw[::-1]], 1)])
-    canvas.polygon(outline, Grad(base, tone(base, -0.06)), number)
-
-
-def _sheet_label(canvas, box, base, ink, unit, number):
-    """A paper label with a coloured edge and a thumbtack."""
-    left, top, right, bottom = box
-    canvas.rounded(*box, unit * 0.1, tone(base, -0.12), number)
-    e = unit * 0.03
-    canvas.rounded(left + e, top + e, right - e, bottom - e, unit * 0.08, Grad(base, tone(base, -0.05)), number)
-    canvas.rounded(left + e, top + e, left + unit * 0.16, bottom - e, unit * 0.05, mix(ink, base, 0.25), number)
-    x, y = (left + right) / 2, top + unit * 0.1
-    canvas.shadow(x + unit * 0.05, y + unit * 0.08, unit * 0.16, unit * 0.14, 0.5)
-    canvas.ellipse(x, y, unit * 0.09, unit * 0.09, Grad((250, 120, 110), (150, 24, 24), "radial"))
-
-
-_SHEETS = {
-    "sign": _sheet_sign,
-    "plates": _sheet_plate,
-    "table": _sheet_table,
-    "receipt": _sheet_receipt,
-    "labels": _sheet_label,
-}

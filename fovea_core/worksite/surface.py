@@ -26,12 +26,33 @@ class Shade(NamedTuple):
 
 
 class Light(NamedTuple):
-    """A lamp at (x, y) in fractions of the picture; ``strength`` 0 to 1; ``tint`` factors for red, green, blue."""
+    """A lamp at (x, y) in fractions of the picture; ``strength`` 0 to 1; ``tint`` factors for red, green, blue.
+
+    ``blind`` darkens slanted stripes by that share, as light through a window blind does; ``slant`` is their direction.
+    """
 
     x: float
     y: float
     strength: float
     tint: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    blind: float = 0.0
+    slant: float = 0.5
+
+
+def random_light(rng: np.random.Generator) -> dict:
+    """Light of a style as plain values; ``light_of`` reads them."""
+    tint = (1 + rng.uniform(-0.04, 0.05), 1.0, 1 + rng.uniform(-0.08, 0.05))
+    return {
+        "light": [round(float(rng.uniform(*ends)), 2) for ends in ((0, 1), (-0.1, 0.5), (0.2, 0.5))],
+        "tint": [round(float(v), 3) for v in tint],
+        "blind": round(float(rng.uniform(0.12, 0.24)), 2) if rng.random() < 0.25 else 0.0,
+        "slant": round(float(rng.uniform(0.2, 1.2)), 2),
+    }
+
+
+def light_of(style: dict) -> Light:
+    """The Light of a style."""
+    return Light(*style["light"], tuple(style["tint"]), style.get("blind", 0.0), style.get("slant", 0.5))
 
 
 def finish(
@@ -101,7 +122,14 @@ def lamp(light: Light, rows: int, columns: int) -> np.ndarray:
     y, x = np.mgrid[0:1:24j, 0:1:24j]
     distance = np.hypot(x - light.x, y - light.y)
     small = 1 + light.strength * (0.42 - distance) - 0.25 * light.strength * np.hypot(x - 0.5, y - 0.5) ** 2
-    return cv2.resize(small.astype(np.float32), (columns, rows), interpolation=cv2.INTER_CUBIC)
+    gain = cv2.resize(small.astype(np.float32), (columns, rows), interpolation=cv2.INTER_CUBIC)
+    if light.blind:
+        y, x = np.mgrid[0 : rows / columns : 128j, 0:1:128j]
+        stripes = np.clip(1.6 * np.sin((y + x * light.slant) * 26) + 0.5, 0, 1)
+        reach = np.clip(1.6 - 1.8 * np.hypot(x - light.x, y - max(0.2, light.y)), 0, 1)
+        shade = (1 - light.blind * reach * (1 - stripes)).astype(np.float32)
+        gain *= cv2.resize(shade, (columns, rows), interpolation=cv2.INTER_LINEAR)
+    return gain
 
 
 def material(name: str, small: tuple[int, int], size: tuple[int, int], rng: np.random.Generator) -> np.ndarray:

@@ -27,7 +27,8 @@ ITEMWISE = ("plates", "labels")
 def make_text(seed: int, scale: float = 2.0, spec: dict | None = None) -> Picture:
     """A picture of writing, the same for the same seed and spec. ``scale`` is the canvas's supersampling (0.5: half size).
 
-    Raises ValueError when ``spec`` names an unknown layout or a character outside words.CODE_CHARS.
+    Raises ValueError when ``spec`` names an unknown layout, word or colour, a character outside words.CODE_CHARS, or shows
+    the same code, word or plate colour twice (its questions would be ambiguous).
     """
     spec = random_text(np.random.default_rng((1, seed))) if spec is None else spec
     _check(spec)
@@ -51,14 +52,20 @@ def random_text(rng: np.random.Generator) -> dict:
 
 
 def _check(spec: dict) -> None:
-    if spec["layout"] not in LAYOUTS:
-        raise ValueError(f"layout {spec['layout']!r} is not one of {', '.join(LAYOUTS)}.")
-    for row in spec["rows"]:
-        for item in row:
-            if not set(item.get("code", "")) <= set(CODE_CHARS):
-                raise ValueError(f"code {item['code']!r} may hold capital letters and digits only.")
-            if item.get("word", SIGN_WORDS[0]) not in SIGN_WORDS or item.get("colour", "red") not in COLOURS:
-                raise ValueError(f"item {item!r} has a word or colour that the drawn world does not know.")
+    if spec.get("layout") not in LAYOUTS:
+        raise ValueError(f"layout {spec.get('layout')!r} is not one of {', '.join(LAYOUTS)}.")
+    items = [item for row in spec["rows"] for item in row]
+    if not items or not all(spec["rows"]):
+        raise ValueError("a text picture needs at least one row, and something in each.")
+    for item in items:
+        if not set(item.get("code", "")) <= set(CODE_CHARS):
+            raise ValueError(f"code {item['code']!r} may hold capital letters and digits only.")
+        if item.get("word", SIGN_WORDS[0]) not in SIGN_WORDS or item.get("colour", "red") not in COLOURS:
+            raise ValueError(f"item {item!r} has a word or colour that the drawn world does not know.")
+    for key in ("code", "word", "colour"):
+        values = [item[key] for item in items if key in item]
+        if len(set(values)) < len(values):
+            raise ValueError(f"two items have the same {key}.")
 
 
 # --- content -------------------------------------------------------------------------------------------------------
