@@ -12,7 +12,7 @@ import numpy as np
 
 from fovea_core.worksite import tools
 from fovea_core.worksite.canvas import Canvas, lit, tone
-from fovea_core.worksite.pen import CREAM, INK, SKIN, STEEL, Pen, luminance
+from fovea_core.worksite.pen import CREAM, INK, SKIN, STEEL, Pen, luminance, smooth
 from fovea_core.worksite.words import COLOURS
 
 #: Width and height of one character of a code, in long sides, by the length of the code: each a little above 2 / 14**2.
@@ -108,7 +108,7 @@ def _face(canvas: Canvas, place: Place) -> None:
         canvas.ellipse(place.x + side * 0.068 * u, y + 0.16 * u, 0.014 * u, 0.02 * u, tone(place.skin, -0.1), 0)
         canvas.ellipse(place.x + side * 0.026 * u, y + 0.163 * u, 0.0085 * u, 0.011 * u, INK)
         canvas.ellipse(place.x + side * 0.044 * u, y + 0.186 * u, 0.012 * u, 0.008 * u, (232, 140, 120))
-    smile = [(place.x + a * u, y + b * u) for a, b in ((-0.022, 0.19), (-0.01, 0.198), (0.01, 0.198), (0.022, 0.19))]
+    smile = smooth([(place.x + a * u, y + b * u) for a, b in ((-0.024, 0.188), (0.0, 0.2), (0.024, 0.188))])
     canvas.line(smile, 0.006 * u, (140, 70, 60))
 
 

@@ -54,18 +54,22 @@ def tokens(spec: dict) -> int:
 
 
 def example_spec() -> dict:
-    """The paper's figure in our manner: an orange jumpsuit, a yellow hard hat, a blue hose."""
+    """The paper's figure in our manner: an orange jumpsuit, a yellow hard hat and a blue hose among five objects."""
     worker = {
         "jumpsuit": "orange", "headwear": "hard hat", "headwear_colour": "yellow", "letter": "B", "tool": "hose",
-        "tool_colour": "blue", "badge": "K7Q", "x": 0.47, "top": 0.04, "unit": 1.0, "feet": 0.93, "left_handed": False,
+        "tool_colour": "blue", "badge": "K7Q", "x": 0.475, "top": 0.04, "unit": 0.92, "feet": 0.92, "left_handed": False,
         "skin": 1,
     }  # fmt: skip
     objects = [
-        {"noun": "barrel", "colour": "red", "plate": "4T9", "x": 0.17, "base": 0.9, "size": 0.33, "row": "front"},
-        {"noun": "cone", "colour": "lime", "plate": "X2", "x": 0.82, "base": 0.93, "size": 0.33, "row": "front"},
-        {"noun": "dog", "colour": "brown", "plate": "R58", "x": 0.57, "base": 0.985, "size": 0.32, "row": "front"},
+        ("tent", "purple", "6HD", 0.14, 0.5, 0.3, "back"),
+        ("tree", "green", "Z1C", 0.86, 0.5, 0.31, "back"),
+        ("barrel", "red", "4T9", 0.2, 0.93, 0.33, "front"),
+        ("dog", "brown", "R58", 0.53, 0.965, 0.32, "front"),
+        ("cone", "lime", "X2M", 0.81, 0.94, 0.34, "front"),
     ]
-    return {"size": [1024, 1024], "background": "site", "workers": [worker], "objects": objects}
+    keys = ("noun", "colour", "plate", "x", "base", "size", "row")
+    items = [dict(zip(keys, values, strict=True)) for values in objects]
+    return {"size": [1024, 1000], "background": "site", "workers": [worker], "objects": items}
 
 
 def _aspect(rng: np.random.Generator, shape: str) -> tuple[float, float]:
