@@ -121,7 +121,7 @@ def draw_chart(spec: dict, rng: np.random.Generator, scale: float):
     highest = max(bar["value"] for bar in bars)
     start = (style["margin"] + 0.15) * unit
     wide = style["bar_width"] * unit * min(1.0, column / (style["column"] * unit))
-    materials = {1: style["material"]}
+    materials, numbers = {1: style["material"]}, {}
     for b, bar in enumerate(bars):
         middle = start + (b + 0.5) * column
         box = (middle - wide / 2, base - (base - top) * bar["value"] / highest, middle + wide / 2, base)
@@ -131,11 +131,14 @@ def draw_chart(spec: dict, rng: np.random.Generator, scale: float):
         away = (0.5 - style["light"][0]) * unit * 0.5
         shades.append(Shade(1, (box[0] + away, box[1] + unit * 0.12, box[2] + away, base), unit * 0.18, 0.4))
         _bar(canvas, box, COLOURS[bar["colour"]], style["shape"], unit, number)
-        _value(canvas, str(bar["value"]), middle, box[1] - unit * 0.1, column, ink, unit, number)
+        numbers[number] = _value(canvas, str(bar["value"]), middle, box[1] - unit * 0.1, column, ink, unit)
         _badge(canvas, bar, b, box, style, unit, things)
         _label(canvas, bar, b, middle, base + unit * 0.17, column, label_high, ink, face, unit, things)
     canvas.line([(left, base), (right, base)], unit * 0.07, ink)
     rgb, layers = finish(canvas, style["wall"], materials, shades, light_of(style), rng)
+    for number, box in numbers.items():  # bar and number say the value together
+        x0, y0, x1, y1 = (max(0, round(v * rgb.shape[1] / spec["width_px"])) for v in box)
+        layers[0, y0:y1, x0:x1] = number
     return rgb, layers, things
 
 
@@ -193,15 +196,13 @@ def _bar(canvas: Canvas, box, colour: Colour, shape: str, unit: float, number: i
         canvas.rounded(left + rim, top + radius, left + rim * 3.2, bottom - rim, rim, tone(colour, 0.3))
 
 
-def _value(
-    canvas: Canvas, value: str, middle: float, foot: float, column: float, ink: Colour, unit: float, number: int
-) -> None:
-    """The printed number; it carries the bar's id, since bar and number say the value together."""
+def _value(canvas: Canvas, value: str, middle: float, foot: float, column: float, ink: Colour, unit: float):
+    """The printed number above a bar; returns its box in picture px."""
     wide = min(0.86 * unit, (column - 0.24 * unit) / len(value))
-    x = middle - wide * len(value) / 2
+    x, top = middle - wide * len(value) / 2, foot - VALUE_HIGH * unit
     for d, digit in enumerate(value):
-        box = (x + d * wide, foot - VALUE_HIGH * unit, x + (d + 1) * wide, foot)
-        write(canvas, digit, box, ink, number, layer=0, pad=0.05)
+        write(canvas, digit, (x + d * wide, top, x + (d + 1) * wide, foot), ink, pad=0.05)
+    return x, top, x + len(value) * wide, foot
 
 
 def _badge(canvas: Canvas, bar: dict, b: int, box, style: dict, unit: float, things: list) -> None:
@@ -211,6 +212,7 @@ def _badge(canvas: Canvas, bar: dict, b: int, box, style: dict, unit: float, thi
         return
     wide, high, per_line = badge_box((box[2] - box[0]) / unit, len(badge))
     lines = math.ceil(len(badge) / per_line)
+    high *= min(1.0, max(0.2, (box[3] - box[1]) / unit - 0.2) / (lines * high))  # an edited bar may be too short
     middle, top = (box[0] + box[2]) / 2, box[1] + unit * 0.14
     chip = (middle - per_line * wide * unit / 2, top, middle + per_line * wide * unit / 2, top + lines * high * unit)
     paper = (250, 250, 246) if bar["colour"] != "white" else (58, 62, 70)

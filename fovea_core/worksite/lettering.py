@@ -21,14 +21,13 @@ def write(
     colour: Colour,
     thing: int | None = None,
     *,
-    layer: int = 1,
     cut: str = "bold",
     pad: float = 0.08,
     relief: float = 0.0,
 ) -> None:
     """One character or word whose ink fills ``box`` less ``pad`` (a fraction of its height) all round.
 
-    ``thing`` marks the whole box in id layer ``layer``. ``relief`` is the width of a lit and a shaded edge in picture px:
+    ``thing`` marks the whole box in the mark layer. ``relief`` is the width of a lit and a shaded edge in picture px:
     positive for stamped-out, negative for engraved letters.
     """
     left, top, right, bottom = box
@@ -49,7 +48,7 @@ def write(
         rows, columns = canvas.layers.shape[1:]
         x0, x1 = (min(columns, max(0, round(v * canvas.scale))) for v in (left, right))
         y0, y1 = (min(rows, max(0, round(v * canvas.scale))) for v in (top, bottom))
-        canvas.layers[layer, y0:y1, x0:x1] = thing
+        canvas.layers[1, y0:y1, x0:x1] = thing
 
 
 def _ink(canvas: Canvas, text: str, corner, size, colour: Colour, cut: str) -> None:

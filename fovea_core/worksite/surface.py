@@ -161,13 +161,16 @@ def _concrete(high, wide, rng):
 
 def _brick(high, wide, rng):
     tall, long = high // 11, wide // 6
-    y, x = np.mgrid[0:high, 0:wide]
+    y, x = np.arange(high), np.arange(wide)
     course = y // tall
-    along = x + (course % 2) * (long // 2)
-    shade = rng.normal(1, 0.09, (course.max() + 1, along.max() // long + 1))
-    wall = shade[course, along // long]
-    joint = np.minimum(np.minimum(y % tall, tall - 1 - y % tall), np.minimum(along % long, long - 1 - along % long))
-    wall = np.where(joint < 2, 1.32, np.where((y % tall) < 5, wall * 1.05, wall))
+    along = x[None, :] + np.array([[0], [long // 2]])  # (2, wide): even and odd courses
+    shade = rng.normal(1, 0.09, (course[-1] + 1, along.max() // long + 1)).astype(np.float32)
+    courses = np.stack([row[along[k % 2] // long] for k, row in enumerate(shade)])  # (courses, wide)
+    upright = np.minimum(along % long, long - 1 - along % long) < 2
+    upright = np.stack([upright[k % 2] for k in range(len(shade))])
+    courses[upright] = 1.32
+    wall = courses[course]
+    wall[(y % tall < 2) | (y % tall > tall - 3)] = 1.32
     return wall + 0.05 * _noise(rng, high, wide, high // 2, wide // 2) + 0.03 * _noise(rng, high, wide, 8, 8)
 
 
