@@ -6,6 +6,7 @@ reference: no cache, no code of ours but the prompt, the whole model run anew fo
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -19,6 +20,7 @@ from transformers import LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 from fovea_core.decode.tree import Draft, chain
 from fovea_core.settings import RunSettings
 from fovea_core.targets.llava import ImageSettings, LlavaTarget
+from fovea_core.targets.pieces import Pieces
 from fovea_core.trace.events import Shape
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<image>", "<ask>", "<answer>")
@@ -106,6 +108,14 @@ def toy_picture(seed: int = 0, width: int = 60, height: int = 40) -> Image.Image
     """A picture of random blocks."""
     blocks = np.random.default_rng(seed).integers(0, 256, (4, 6, 3), np.uint8)
     return Image.fromarray(blocks).resize((width, height), Image.Resampling.NEAREST)
+
+
+def ending_with(target: LlavaTarget, *tokens: int) -> LlavaTarget:
+    """The same target with other EOS ids: declare a token that it really produces, and it ends inside an answer."""
+    other = copy.copy(target)
+    other.eos_ids = frozenset(tokens)
+    other.pieces = Pieces(target.tokenizer, other.eos_ids)
+    return other
 
 
 @torch.no_grad()

@@ -80,7 +80,7 @@ def decode(
     while (reason := _end(target, report.ids, limit, stop)) is None:
         # 3 draft: the drafter learns what was committed and proposes a tree below the root
         began = watch.ms()
-        draft = _draft(draft_run, news, root, limit - len(report.ids), settings.tree, chooser)
+        draft = _draft(draft_run, news, root, limit - len(report.ids), settings.tree, chooser, target.vocab_size)
         drafted = watch.ms()
         yield from watch.hand_over(report.drafted(draft))
         # 4 verify: one target forward over the tree; its own tokens decide
@@ -100,7 +100,13 @@ def decode(
 
 
 def _draft(
-    draft_run: DraftRun | None, news: list[News], root: int, room: int, tree: Shape | None, chooser: Chooser | None
+    draft_run: DraftRun | None,
+    news: list[News],
+    root: int,
+    room: int,
+    tree: Shape | None,
+    chooser: Chooser | None,
+    vocab_size: int,
 ) -> Draft:
     """Propose a tree that can be emitted: with ``room`` tokens left, room - 1 levels and the target's own token behind them.
 
@@ -115,10 +121,18 @@ def _draft(
     draft_run.extend(*(torch.cat(parts) for parts in zip(*news)))
     news.clear()
     draft = draft_run.propose(shape)
-    deepest = int(draft.depths.max())
-    if draft.size > shape.nodes or deepest > shape.depth or int(draft.tokens[0]) != root:
-        raise ValueError(f"the drafter broke its contract: {draft.size} nodes, depth {deepest}, for {shape}")
+    _check(draft, shape, root, vocab_size)
     return chooser.trim(draft) if chooser else draft
+
+
+def _check(draft: Draft, shape: Shape, root: int, vocab_size: int) -> None:
+    """Raise ValueError where a drafter broke its contract: wrong root, too large, too deep, or a token the target lacks."""
+    deepest, largest = int(draft.depths.max()), int(draft.tokens.max())
+    if int(draft.tokens[0]) != root or draft.size > shape.nodes or deepest > shape.depth or not largest < vocab_size:
+        raise ValueError(
+            f"the drafter broke its contract: root {int(draft.tokens[0])} for {root}, {draft.size} nodes and depth {deepest} "
+            f"for {shape}, token {largest} of {vocab_size}"
+        )
 
 
 def _news(run: TargetRun, verdict: Verdict, hidden: torch.Tensor) -> News:
