@@ -21,7 +21,18 @@ if TYPE_CHECKING:
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets" / "player"
 #: Plain scripts, loaded in this order; each adds its names to ``window.FOVEA``.
-SCRIPTS = ("dom.js", "trace.js", "heat.js", "stage.js", "answer.js", "tree.js", "strip.js", "numbers.js", "player.js")
+SCRIPTS = (
+    "dom.js",
+    "trace.js",
+    "heat.js",
+    "stage.js",
+    "answer.js",
+    "caption.js",
+    "tree.js",
+    "strip.js",
+    "numbers.js",
+    "player.js",
+)
 
 # Static on purpose: Gradio evaluates templates as code, so no value may ever stand in one.
 _TEMPLATE = '<div class="fovea-player"></div>'
@@ -31,17 +42,22 @@ const sync = () => player.set(props.value || []);
 watch("value", sync);
 sync();
 """
+# The page carries everything deflated; this small script unpacks it. The policy knows the hashes of what it unpacks.
 _BOOT = """
 (async () => {
-  const packed = Uint8Array.from(atob(document.getElementById("trace").textContent.trim()), (c) => c.charCodeAt(0));
+  const packed = Uint8Array.from(atob(document.getElementById("packed").textContent.trim()), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const text = await new Response(stream).text();
-  const options = JSON.parse(document.getElementById("options").textContent);
+  const { style, script, options, trace } = JSON.parse(await new Response(stream).text());
+  for (const [tag, text] of [["style", style], ["script", script]]) {
+    const element = document.createElement(tag);
+    element.textContent = text;
+    document.head.append(element);
+  }
   const player = window.FOVEA.createPlayer(document.getElementById("player"), options);
   window.FOVEA.page = player;
-  if (!text) return;
+  if (!trace) return;
   try {
-    player.load(window.FOVEA.splitFile(text), options.at);
+    player.load(window.FOVEA.splitFile(trace), options.at);
   } catch (error) {
     if (!(error instanceof window.FOVEA.TraceError)) throw error;
     player.trouble(error.message);
@@ -97,20 +113,22 @@ def standalone_html(lines: Sequence[str], *, autoplay: bool = True, at: str = "s
     ``end``, where the player stands when it opens. The lines are checked by the player when the page opens.
     """
 
-    packed = base64.b64encode(zlib.compress("\n".join(lines).encode("utf-8"), 9)).decode("ascii")
-    options = json.dumps({"mode": "page", "autoplay": autoplay and at == "start", "at": at})
-    script, style = player_js() + _BOOT, player_css() + _PAGE_CSS
+    script, style = player_js(), player_css() + _PAGE_CSS
+    options = {"mode": "page", "autoplay": autoplay and at == "start", "at": at}
+    content = json.dumps({"style": style, "script": script, "options": options, "trace": "\n".join(lines)})
+    packed = base64.b64encode(zlib.compress(content.encode("utf-8"), 9)).decode("ascii")
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data: blob:; "
+        f"default-src 'none'; script-src {_hash(_BOOT)} {_hash(script)}; style-src {_hash(style)}; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>{style}</style></head>"
-        f'<body><div id="player"></div><script type="application/json" id="options">{options}</script>'
-        f'<script type="text/plain" id="trace">{packed}</script><script>{script}</script></body></html>\n'
+        f"<title>{html.escape(title)}</title></head><body>"
+        "<noscript>This page replays a recorded run and needs JavaScript.</noscript>"
+        f'<div id="player"></div><script type="text/plain" id="packed">{packed}</script><script>{_BOOT}</script>'
+        "</body></html>\n"
     )
 
 

@@ -347,15 +347,16 @@ class SampleRun:
 def sample_lines(variant: str = "scene", seed: int = 7) -> list[str]:
     """Lines of a sample trace file, header first.
 
-    variant: scene | compared | stopped | hostile | long (500 tokens) | wide (the 6/6/40 tree) | flat (no preference).
+    variant: scene | compared | stopped | hostile | long (500 tokens) | wide (the 6/6/40 tree) | flat (no preference, only
+    roots read).
     """
-    marked = {"hostile": HOSTILE, "flat": "The picture shows nothing to speak of."}.get(variant, SCENE)
+    marked = {"hostile": HOSTILE, "flat": re.sub(r"\|[a-z]+", "", SCENE)}.get(variant, SCENE)
     pieces = pieces_of(marked)
     if variant == "long":
         pieces = (pieces + [(" " + pieces[0][0], None), *pieces[1:]] * 20)[:499]
     shape = Shape(depth=6, width=6, nodes=40) if variant == "wide" else Shape(depth=4, width=3, nodes=10)
     question = HOSTILE if variant == "hostile" else "Describe the worker and the things around him."
-    run = SampleRun(pieces, seed, shape, read_depth=1 if variant == "flat" else shape.depth - 1)
+    run = SampleRun(pieces, seed, shape, read_depth=0 if variant == "flat" else shape.depth - 1)
     run.start(question)
     hits = random.Random(seed)
     while run.done < len(run.words):

@@ -31,20 +31,36 @@
   }
 
   /** How opaque a share of the scale is drawn, before the reader's opacity: little mass hides little of the picture. */
-  const cover = (share) => (share <= 0 ? 0 : Math.min(1, 0.18 + 0.95 * Math.sqrt(share)));
+  const cover = (share) => 1 - (1 - share) ** 3;
 
-  /** Where along one axis each pixel of a field falls on a tile: the two nearest cells and the weight of the second. */
+  /** Where along one axis each pixel of a field falls on a tile: its two nearest cells and the weights of a cubic between them. */
   function axis(size, low, high, cells) {
-    const first = new Int32Array(size), second = new Int32Array(size), weight = new Float32Array(size), inside = new Uint8Array(size);
+    const first = new Int32Array(size), second = new Int32Array(size), inside = new Uint8Array(size), cubic = new Float32Array(size * 4);
     for (let i = 0; i < size; i += 1) {
-      const cell = (((i + 0.5) / size - low) / (high - low)) * cells;
+      const cell = (((i + 0.5) / size - low) / (high - low)) * cells, floor = Math.floor(cell - 0.5), t = cell - 0.5 - floor;
       inside[i] = cell >= 0 && cell < cells ? 1 : 0;
-      const centre = cell - 0.5, floor = Math.floor(centre);
       first[i] = Math.min(cells - 1, Math.max(0, floor));
       second[i] = Math.min(cells - 1, Math.max(0, floor + 1));
-      weight[i] = centre - floor;
+      cubic.set([1 - t * t * (3 - 2 * t), t * (1 - t) ** 2, t * t * (3 - 2 * t), -t * t * (1 - t)], i * 4);
     }
-    return { first, second, weight, inside };
+    return { first, second, inside, cubic };
+  }
+
+  /** Slope at a sample between its neighbours that keeps a cubic from overshooting: 0 at peaks, else their harmonic mean. */
+  function slope(before, at, after) {
+    const a = at - before, b = after - at;
+    return a * b <= 0 ? 0 : (2 * a * b) / (a + b);
+  }
+
+  /** Slopes of ``lines`` rows (``step`` apart) of ``count`` samples (``stride`` apart). */
+  function slopes(values, lines, step, count, stride) {
+    const out = new Float32Array(values.length);
+    for (let line = 0; line < lines; line += 1)
+      for (let i = 1; i < count - 1; i += 1) {
+        const at = line * step + i * stride;
+        out[at] = slope(values[at - stride], values[at], values[at + stride]);
+      }
+    return out;
   }
 
   /** Draws maps of one run at one picture shape. ``run`` gives tiles and validity; ``aspect`` = width / height. */
@@ -64,24 +80,48 @@
       this.image = this.pen.createImageData(this.width, this.height);
     }
 
-    /** Fills the field with masses: bilinear between cell centres over valid cells only, views added up. */
+    /** Fills the field with masses: a smooth surface through the cell centres that never exceeds the cells; views added up. */
     _spread(values) {
-      const { field, width, run } = this;
+      const { field, width, height } = this;
       field.fill(0);
       for (const { tile, x, y } of this.axes) {
-        for (let j = 0; j < this.height; j += 1) {
-          if (!y.inside[j]) continue;
-          const up = tile.first + y.first[j] * tile.columns, down = tile.first + y.second[j] * tile.columns, v = y.weight[j];
+        const { rows, columns } = tile, cells = this._extended(tile, values), across = slopes(cells, rows, columns, columns, 1);
+        const lines = new Float32Array(rows * width);
+        for (let row = 0; row < rows; row += 1)
           for (let i = 0; i < width; i += 1) {
-            if (!x.inside[i]) continue;
-            const a = up + x.first[i], b = up + x.second[i], c = down + x.first[i], d = down + x.second[i], u = x.weight[i];
-            const wa = (1 - u) * (1 - v) * run.valid[a], wb = u * (1 - v) * run.valid[b];
-            const wc = (1 - u) * v * run.valid[c], wd = u * v * run.valid[d];
-            const sum = wa + wb + wc + wd;
-            if (sum > 0) field[j * width + i] += (wa * values[a] + wb * values[b] + wc * values[c] + wd * values[d]) / sum;
+            const a = row * columns + x.first[i], b = row * columns + x.second[i], w = i * 4;
+            lines[row * width + i] = x.cubic[w] * cells[a] + x.cubic[w + 1] * across[a] + x.cubic[w + 2] * cells[b] + x.cubic[w + 3] * across[b];
           }
+        const down = slopes(lines, width, 1, rows, width);
+        for (let j = 0; j < height; j += 1) {
+          if (!y.inside[j]) continue;
+          const up = y.first[j] * width, low = y.second[j] * width, w = j * 4;
+          for (let i = 0; i < width; i += 1)
+            if (x.inside[i]) field[j * width + i] += y.cubic[w] * lines[up + i] + y.cubic[w + 1] * down[up + i] + y.cubic[w + 2] * lines[low + i] + y.cubic[w + 3] * down[low + i];
         }
       }
+    }
+
+    /** The tile's masses, with invalid cells beside valid ones filled with the mean of those, so that padding draws no edge. */
+    _extended({ rows, columns, first }, values) {
+      const cells = new Float32Array(rows * columns), { valid } = this.run;
+      for (let row = 0; row < rows; row += 1)
+        for (let column = 0; column < columns; column += 1) {
+          const at = row * columns + column;
+          if (valid[first + at]) {
+            cells[at] = values[first + at];
+            continue;
+          }
+          let sum = 0, count = 0;
+          for (let r = Math.max(0, row - 1); r <= Math.min(rows - 1, row + 1); r += 1)
+            for (let c = Math.max(0, column - 1); c <= Math.min(columns - 1, column + 1); c += 1)
+              if (valid[first + r * columns + c]) {
+                sum += values[first + r * columns + c];
+                count += 1;
+              }
+          if (count) cells[at] = sum / count;
+        }
+      return cells;
     }
 
     /** Draws ``map`` over the whole of ``canvas``. options: palette, opacity 0..1, exact (whole cells instead of the smooth field). */
@@ -146,8 +186,8 @@
         side(free(row, column + 1), right, top, right, bottom);
       }
       pen.lineCap = "square";
-      pen.strokeStyle = "rgba(0,0,0,.45)";
-      pen.lineWidth = line * 2.2;
+      pen.strokeStyle = "rgba(0,0,0,.3)";
+      pen.lineWidth = line * 2;
       pen.stroke();
       pen.strokeStyle = colour;
       pen.lineWidth = line;

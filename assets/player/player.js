@@ -3,7 +3,7 @@
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
   const { h, say, Run, TraceError, splitFile, LIMITS, Stage, segments, Answer, Tree, Strip, Numbers, Steps } = FOVEA;
-  const { label, percent, describe, keyOf, chance, PALETTES, download } = FOVEA;
+  const { label, percent, keyOf, captionOf, PALETTES, download } = FOVEA;
 
   const EMPTY = {
     live: "Bring a picture, ask about it, and watch each word being drafted, checked and kept.",
@@ -161,8 +161,8 @@
         h("div", { class: "fv-row" },
           h("div", { class: "fv-keys" }, button("«", "First step", () => this.goto(0)), button("‹", "Step back", () => this.goto(this.at - 1)), this.playButton,
             button("›", "Step on", () => this.goto(this.at + 1)), button("»", "Last step", () => this.skipToEnd())),
-          this.count, this.paces.box, this.skip,
-          h("button", { type: "button", class: "fv-button fv-key", "aria-label": "Keys", title: "Keys (?)", onclick: () => this._toggleHelp() }, "?")));
+          this.count, this.skip),
+        h("div", { class: "fv-row" }, this.paces.box, button("?", "Keys (?)", () => this._toggleHelp())));
     }
 
     _listen() {
@@ -227,7 +227,7 @@
       if (this.stage.run !== run) this.stage.setRun(run);
       this.body.hidden = false;
       this.empty.hidden = true;
-      run.largestMass = 0;
+      run.largestMass = 4 / Math.max(1, run.validCount); // an answer of flat maps must not look like one of sharp maps
       for (const word of run.words) {
         const read = run.readOf(word);
         if (read) run.largestMass = Math.max(run.largestMass, read.event.top_mass);
@@ -295,7 +295,7 @@
 
     /** Starts the next step when none is under way. */
     _tick() {
-      if (this.clock || !this.playing) return;
+      if (this.clock || !this.playing || this.at < 0) return; // at < 0: prefill is not done
       if (this.at >= this.run.steps) {
         if (this.run.finished) this.playing = false;
         return;
@@ -428,7 +428,7 @@
       const { run } = this, { started, finished } = run;
       this.head.hidden = !started;
       if (!started) return;
-      say(this.question, started.question);
+      say(this.question, label(started.question, LIMITS.lineChars));
       say(this.meta, `target ${started.target.id} · drafter ${started.drafter ? started.drafter.id : "none"} · policy ${started.policy} · ${started.device}`);
       const state = this.broken ? "damaged" : finished ? { eos: "finished", length: "token limit reached", stopped: "stopped" }[finished.reason] : this.options.mode === "live" && !this.dropped ? "running" : "ended early";
       say(this.pill, state);
@@ -453,7 +453,8 @@
         return { reads, key: `step ${this.at} ${holding}`, text: holding ? `Step ${this.at}: what the root retrieved before drafting` : `Step ${this.at}: mean over the ${reads.length} state${reads.length === 1 ? "" : "s"} along the accepted path` };
       }
       const words = run.words.slice(round.firstWord, round.firstWord + round.wordCount);
-      const item = [...words].reverse().find((word) => run.readOf(word)) || words[words.length - 1];
+      const peak = (word) => run.readOf(word)?.event.peak ?? -1; // the step's sharpest map stands for it
+      const item = words.reduce((best, word) => (peak(word) > peak(best) ? word : best), words[words.length - 1]);
       return { item, reads: [run.readOf(item)].filter(Boolean), key: keyOf(item) };
     }
 
@@ -464,39 +465,9 @@
       const key = `${view.key}|${this.patch}|${this.at}|${holding}|${run.serial}`;
       if (key === this.captioned) return;
       this.captioned = key;
-      this.caption.replaceChildren(...(view.item ? this._captionOf(view.item, view.reads[0]) : [h("p", null, view.text + ".")]));
+      this.caption.replaceChildren(...(view.item ? captionOf(run, view.item, view.reads[0], (entries) => this._patch(entries)) : [h("p", null, view.text + ".")]));
       this.stage.canvas.setAttribute("aria-label", `Map of retrieved entries. ${this.caption.textContent}`);
       this._drawUsed();
-    }
-
-    _captionOf(item, read) {
-      const lines = [h("p", null, h("strong", { class: "fv-said" }, label(item.text) || `token ${item.token}`), ` ${this._story(item, read)}`)];
-      if (read) {
-        const top = [...read.entries.slice(0, 3)].map((entry, i) => {
-          const { row, column } = this.run.place(entry);
-          return h("button", { type: "button", class: "fv-link", title: "words that used this entry", onclick: () => this._patch([entry]) }, `row ${row + 1}, column ${column + 1} (${percent(read.masses[i])})`);
-        });
-        const joined = top.flatMap((button, i) => (i ? [", ", button] : [button]));
-        lines.push(h("p", { class: "fv-hint" }, `${read.size} retrieved entries of ${this.run.validCount} hold ${percent(read.event.captured)} of the mass; most in `, ...joined));
-      }
-      return lines;
-    }
-
-    _story(item, read) {
-      if (item.judged === undefined && !item.node) {
-        const tried = this.run.rounds[item.step - 1];
-        const wrong = tried ? [...tried.nodes.values()].filter((node) => node.status === "rejected" && node.depth === item.index - tried.firstWord + 1) : [];
-        const best = wrong.sort((a, b) => (b.logp ?? -99) - (a.logp ?? -99))[0];
-        return item.status === "first" ? "the target's own first word, not drafted." : `the target's own word, not drafted${best ? `; the drafter tried ${label(best.text)}` : ""}.`;
-      }
-      const node = item.node || item, p = node.logp === null || node.logp === undefined ? "" : ` with p ${chance(node.logp)}`;
-      const look = read ? "" : ", without a look";
-      if (node.status === "rejected") {
-        const j = node.judged, miss = { near: "A near miss: ", wild: "A wild guess: ", plain: "" }[FOVEA.closeness(j)];
-        return `was drafted${p}${look} and rejected in step ${node.round.step}. ${miss}drafted ${label(node.text)} (target p ${chance(j.logp)}, rank ${j.rank + 1}); target ${label(j.target_text)} (p ${chance(j.target_logp)}).`;
-      }
-      if (node.status === "unverified") return `was drafted${p}${look} in step ${node.round.step} and never checked: it hangs below a rejected node, or past the end.`;
-      return `was drafted${p}${look} and accepted in step ${node.round.step}.`;
     }
 
     _drawUsed() {
@@ -518,6 +489,7 @@
       say(this.count, `step ${Math.max(0, this.at)} of ${run.steps}`);
       say(this.playButton, this.playing ? "❚❚" : "▶");
       this.playButton.setAttribute("aria-label", this.playing ? "Pause" : "Play");
+      if (this.barsAt !== this.seen) this._drawBars();
       this.skip.disabled = this.at >= run.steps && Boolean(run.finished);
     }
 
@@ -525,6 +497,7 @@
     _drawBars() {
       const { bars, run } = this, width = bars.clientWidth, height = bars.clientHeight;
       if (!width || !height) return;
+      this.barsAt = this.seen;
       const dense = window.devicePixelRatio || 1, pen = bars.getContext("2d"), style = getComputedStyle(bars);
       bars.width = width * dense;
       bars.height = height * dense;
@@ -532,6 +505,7 @@
       const most = run.rounds.reduce((a, round) => Math.max(a, round.wordCount), 1), steps = Math.max(1, run.steps);
       const inset = 9, slot = (width - 2 * inset) / steps, bar = Math.max(1, Math.min(10, slot - 1.5)), unit = height / most;
       for (const round of run.rounds.slice(0, run.steps)) {
+        pen.globalAlpha = round.step <= this.seen ? 1 : 0.3;
         const x = inset + round.step * slot - bar / 2, accepted = round.verdict.accepted.length, bonus = round.wordCount - accepted;
         pen.fillStyle = style.getPropertyValue("--fv-accepted");
         pen.fillRect(x, height - accepted * unit, bar, accepted * unit);

@@ -111,7 +111,7 @@
     scaleOf(reads) {
       if (this.perStep && reads.length === 1) return reads[0].event.top_mass || 1;
       if (this.perStep) return valuesOf(this.run, reads).reduce((a, b) => Math.max(a, b), 0) || 1;
-      return this.run.largestMass || 1;
+      return this.run.largestMass;
     }
 
     /** Draws the mean of ``reads`` (none: picture alone). ``key`` names what is drawn, so that nothing is drawn twice. */
@@ -124,15 +124,15 @@
       const scale = reads.length ? this.scaleOf(reads) : 1;
       heat.draw(this.canvas, reads.length ? { values: valuesOf(this.run, reads), scale } : null, this);
       const line = Math.max(1, this.canvas.width / 640);
-      if (reads.length === 1 && reads[0].size < this.run.validCount) {
-        heat.outline(this.canvas, reads[0].entries, "rgba(255,255,255,.72)", line);
+      const even = reads.length === 1 && reads[0].event.peak < FLAT_PEAK;
+      if (reads.length === 1 && !even && reads[0].size < this.run.validCount) {
+        heat.outline(this.canvas, reads[0].entries, "rgba(255,255,255,.6)", line);
         heat.outline(this.canvas, reads[0].entries.subarray(0, 1), "#fff", line * 2);
       }
-      if (this.picked) heat.outline(this.canvas, this.picked, "#ff5fa8", line * 2.4);
+      if (this.picked) heat.outline(this.canvas, this.picked, "#ff4d9d", line * 3);
       say(this.high, reads.length ? percent(scale) : "");
       this.ramp.style.background = gradient(this.palette);
       this.legend.classList.toggle("fv-idle", reads.length === 0);
-      const even = reads.length === 1 && reads[0].event.peak < FLAT_PEAK;
       this.flat.hidden = !even;
       if (even) say(this.flat, "no preference: the mass lies almost evenly over all entries");
     }

@@ -18,7 +18,7 @@
     const left = [];
     for (const word of run.words) {
       const read = word.step <= upto ? run.readOf(word) : null;
-      if (read && read.size) left.push({ word, peak: read.event.peak, set: new Set(read.entries), far: 1 });
+      if (read && read.size) left.push({ word, peak: read.event.peak, set: (read.set ??= new Set(read.entries)), far: 1 });
     }
     const taken = [];
     while (taken.length < MOST && left.length) {

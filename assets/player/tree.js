@@ -18,7 +18,9 @@
     const verdict = round.verdict, tip = verdict ? verdict.accepted[verdict.accepted.length - 1] ?? 0 : null;
     const before = run.words[round.firstWord - 1];
     const spots = [{ id: 0, item: before, kind: "root", depth: 0, text: label(before.text, 14) || "∎" }];
-    let row = 0;
+    // Every column is a stack of its own: a node stands in the first free row of its depth, never above its parent. The
+    // accepted path is walked first, so it keeps row 0.
+    const free = [1];
     const walk = (id, from, depth) => {
       const children = below.get(id).sort(order);
       const mine = children.map((node) => ({ id: node.id, item: node, kind: node.status, depth, text: label(node.text, 14) || node.bytes || "∎", p: node.logp, from }));
@@ -26,15 +28,16 @@
         const word = run.words[round.firstWord + round.wordCount - 1];
         mine.unshift({ id: -1, item: word, kind: "bonus", depth, text: label(word.text, 14) || word.bytes || "∎", from });
       }
-      mine.forEach((spot, i) => {
-        if (i) row += 1;
-        spot.row = row;
+      for (const spot of mine) {
+        spot.row = Math.max(free[depth] || 0, from.row);
+        free[depth] = spot.row + 1;
         spots.push(spot);
         if (spot.id > 0) walk(spot.id, spot, depth + 1);
-      });
+      }
     };
     spots[0].row = 0;
     walk(0, spots[0], 1);
+    const rows = Math.max(...spots.map((spot) => spot.row)) + 1;
     const columns = [];
     for (const spot of spots) {
       spot.note = spot.p === null || spot.p === undefined ? "" : chance(spot.p);
@@ -45,14 +48,14 @@
       spot.x = 4 + columns.slice(0, spot.depth).reduce((a, b) => a + b + GAP, 0);
       spot.y = 4 + spot.row * ROW + ROW / 2;
     }
-    return { spots, width: 8 + columns.reduce((a, b) => a + b, 0) + GAP * (columns.length - 1), height: 8 + (row + 1) * ROW };
+    return { spots, width: 8 + columns.reduce((a, b) => a + b, 0) + GAP * (columns.length - 1), height: 8 + rows * ROW };
   }
 
   function branch(spot) {
     const x1 = spot.from.x + spot.from.width, y1 = spot.from.y, x2 = spot.x, bend = x1 + (x2 - x1) * 0.5;
     return s("path", {
       class: `fv-branch fv-${spot.kind}`, d: `M${x1} ${y1}C${bend} ${y1} ${bend} ${spot.y} ${x2} ${spot.y}`,
-      "stroke-width": spot.kind === "bonus" ? 1.5 : (1 + 3 * Math.exp(spot.p ?? -1.5)).toFixed(2), style: null,
+      "stroke-width": spot.kind === "bonus" ? 1.5 : (1 + 3 * Math.exp(spot.p ?? -1.5)).toFixed(2),
     });
   }
 

@@ -1,0 +1,45 @@
+/* What a word or node is, in sentences: how it was drafted, how it was judged, what its state retrieved. */
+(function () {
+  "use strict";
+  const FOVEA = (window.FOVEA = window.FOVEA || {});
+  const { h, label, percent, chance, closeness } = FOVEA;
+
+  /** Rejected nodes that were tried where ``word`` stands, the drafter's favourite first. */
+  function triedAt(run, word) {
+    const round = word.round;
+    if (!round) return [];
+    const depth = word.index - round.firstWord + 1;
+    return [...round.nodes.values()].filter((node) => node.status === "rejected" && node.depth === depth).sort((a, b) => (b.logp ?? -99) - (a.logp ?? -99));
+  }
+
+  function story(run, item, read) {
+    const node = item.judged === undefined ? item.node : item;
+    if (!node && item.status === "first") return "is the target's own first word, not drafted.";
+    if (!node && item.status === "bonus") {
+      const [favourite] = triedAt(run, item);
+      return `is the target's own word, not drafted${favourite ? `; the drafter tried ${label(favourite.text) || "another token"}` : ""}.`;
+    }
+    if (!node) return "was accepted; this trace recorded rounds only.";
+    const step = node.round.step, chanceOf = node.logp === null || node.logp === undefined ? "" : ` with p ${chance(node.logp)}`;
+    const drafted = `was drafted${read ? "" : " without a look"}${chanceOf}`;
+    if (node.status === "rejected") {
+      const judged = node.judged, miss = { near: "A near miss", wild: "A wild guess", plain: "A miss" }[closeness(judged)];
+      return `${drafted} and rejected in step ${step}. ${miss}: drafted ${label(node.text)} (target p ${chance(judged.logp)}, rank ${judged.rank + 1}); target ${label(judged.target_text)} (p ${chance(judged.target_logp)}).`;
+    }
+    if (node.status === "unverified") return `${drafted} in step ${step} and never checked: it hangs below a rejected node, or past the end.`;
+    return `${drafted} and accepted in step ${step}.`;
+  }
+
+  /** Paragraphs about ``item`` (a word or node) and ``read`` (null: none). ``pick`` is called with an entry to look at. */
+  FOVEA.captionOf = function (run, item, read, pick) {
+    const paragraphs = [h("p", null, h("strong", { class: "fv-said" }, label(item.text) || `token ${item.token}`), ` ${story(run, item, read)}`)];
+    if (!read) return paragraphs;
+    const most = h("p", { class: "fv-hint" }, `${read.size} retrieved entries of ${run.validCount} hold ${percent(read.event.captured)} of the mass; most in `);
+    read.entries.slice(0, 3).forEach((entry, i) => {
+      const { row, column } = run.place(entry);
+      if (i) most.append(", ");
+      most.append(h("button", { type: "button", class: "fv-link", title: "words that used this entry", onclick: () => pick([entry]) }, `row ${row + 1}, column ${column + 1} (${percent(read.masses[i])})`));
+    });
+    return [...paragraphs, most];
+  };
+})();

@@ -1,0 +1,57 @@
+"""A real headless Chromium for the page's tests. Whatever leaves the machine fails the test, as does any script error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--force-color-profile=srgb"]
+LOCAL = ("file:", "data:", "blob:", "http://127.0.0.1:", "http://localhost:")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One Chromium for the whole session."""
+    from playwright.sync_api import sync_playwright
+
+    if not CHROMIUM.exists():
+        pytest.fail(
+            f"{CHROMIUM} is missing: install Debian's package 'chromium', or leave these tests out with -m 'not browser'"
+        )
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def new_page(browser):
+    """``new_page(width=1280, height=900, **context)`` opens a page of its own; the test fails at its end if a page asked for
+    anything that is not on this machine, or if one of its scripts failed (console errors count, unless ``console=False``)."""
+    contexts, outside, errors = [], [], []
+
+    def judge(route):
+        if route.request.url.startswith(LOCAL):
+            route.continue_()
+        else:
+            outside.append(route.request.url)
+            route.abort()
+
+    def open_page(width: int = 1280, height: int = 900, console: bool = True, **options):
+        context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True, **options)
+        contexts.append(context)
+        context.route("**/*", judge)
+        context.set_default_timeout(10_000)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        if console:
+            page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not outside, f"requests that leave the machine: {outside[:5]}"
+    assert not errors, f"errors in the page: {errors[:5]}"
