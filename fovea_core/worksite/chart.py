@@ -5,7 +5,7 @@
     {"width_px": 1120, "height_px": 960, "style": {...}, "title": "4K9W",
      "bars": [{"colour": "red", "label": "K7", "value": 478, "badge": "QX"}, ...]}
 
-Colours, labels, badges and values are distinct within a chart. Redrawing with an edited spec changes that property alone.
+No colour, and no label, badge or value, is there twice. Redrawing with an edited spec changes that property alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ def random_chart(rng: np.random.Generator) -> dict:
     label, badge, title, digits = SHAPES[count][rng.integers(len(SHAPES[count]))]
     style = choose_chart_style(count, label, badge, bool(title), rng)
     colours = rng.choice(list(COLOURS), size=count, replace=False).tolist()
-    labels, badges = _distinct(rng, count, label), _distinct(rng, count, badge)
     top = int(rng.integers(60, 100) if digits == 2 else rng.integers(250, 1000))
     floor = least_share(style, badge)
     while True:
@@ -54,6 +53,8 @@ def random_chart(rng: np.random.Generator) -> dict:
         values = np.maximum(rng.permutation(values), 10 ** (digits - 1))
         if np.diff(np.sort(values)).min() >= max(1, top // 60):
             break
+    taken = {str(v) for v in values}
+    labels, badges = _distinct(rng, count, label, taken), _distinct(rng, count, badge, taken)
     bars = [
         {"colour": c, "label": lab, "value": int(v), "badge": b}
         for c, lab, v, b in zip(colours, labels, values, badges, strict=True)
@@ -68,11 +69,13 @@ def random_chart(rng: np.random.Generator) -> dict:
     }
 
 
-def _distinct(rng: np.random.Generator, count: int, length: int) -> list[str]:
+def _distinct(rng: np.random.Generator, count: int, length: int, taken: set[str]) -> list[str]:
+    """Codes that are not in ``taken``; they are taken from then on."""
     codes: list[str] = []
     while len(codes) < count:
         code = random_code(rng, length)
-        if code not in codes:
+        if code not in taken:
+            taken.add(code)
             codes.append(code)
     return codes
 
@@ -88,9 +91,12 @@ def _check(spec: dict) -> None:
             raise ValueError(f"label {bar['label']!r} and badge {bar['badge']!r} may hold capital letters and digits only.")
         if not 1 <= bar["value"] <= 9999:
             raise ValueError(f"value {bar['value']} is not possible: 1 to 9999.")
-    for key in FIELDS:
-        if len({bar[key] for bar in bars}) < len(bars) and any(bar[key] for bar in bars):
-            raise ValueError(f"two bars have the same {key}.")
+    if len({bar["colour"] for bar in bars}) < len(bars):
+        raise ValueError("two bars have the same colour.")
+    shown = [str(bar[key]) for key in ("label", "value", "badge") for bar in bars if bar[key]]
+    twice = next((text for text in shown if shown.count(text) > 1), None)
+    if twice:
+        raise ValueError(f"{twice!r} stands twice in the chart: labels, values and badges must differ.")
 
 
 # --- questions -----------------------------------------------------------------------------------------------------
