@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -80,15 +81,20 @@ class Pen:
         self.line(np.stack([cx + rx * np.cos(t), cy + radius * np.sin(t)], 1).tolist(), width, fill, closed=True)
 
 
-def smooth(points, steps: int = 8) -> list[tuple[float, float]]:
-    """Catmull-Rom curve through (n, 2) points, ``steps`` pieces between neighbours."""
-    p = np.asarray(points, np.float64)
+def smooth(points, steps: int = 8) -> np.ndarray:
+    """Catmull-Rom curve (m, 2) through (n, 2) points, ``steps`` pieces between neighbours."""
+    return _smooth(tuple((float(u), float(v)) for u, v in points), steps)
+
+
+@lru_cache(maxsize=1024)
+def _smooth(points: tuple[tuple[float, float], ...], steps: int) -> np.ndarray:
+    p = np.asarray(points)
     p = np.concatenate([2 * p[:1] - p[1:2], p, 2 * p[-1:] - p[-2:-1]])
     t = np.linspace(0, 1, steps, endpoint=False)[:, None]
     pieces = []
     for a, b, c, d in zip(p, p[1:], p[2:], p[3:]):
         pieces.append(0.5 * (2 * b + (c - a) * t + (2 * a - 5 * b + 4 * c - d) * t**2 + (3 * b - a - 3 * c + d) * t**3))
-    return [tuple(row) for row in np.concatenate([*pieces, p[-2:-1]]).tolist()]
+    return np.concatenate([*pieces, p[-2:-1]])
 
 
 Figure = Callable[[Pen], tuple[float, float]]
