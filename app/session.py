@@ -226,3 +226,12 @@ def sentence(error: Exception) -> str:
     if isinstance(error, ValueError | OSError) and text:
         return text[:500]
     return f"The run broke off ({type(error).__name__}); what came before it is kept, and you can run again."
+
+
+def load_builtin(device: str = "auto") -> Engine:
+    """The embedded model with its trained drafter, ready for a first answer. This import brings torch."""
+    from fovea_core.engine import load_engine
+
+    engine = load_engine("builtin", device)
+    engine.cost("builtin")
+    return engine

@@ -21,6 +21,7 @@ MAX_PIXELS = 40_000_000
 MAX_FILE_BYTES = 100 * 1024 * 1024
 #: Readers that are tried; others (EPS runs a program, PDF and SVG have no pixels) are left out on purpose.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "ICO", "PPM", "JPEG2000")
+_BROWSER_FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "AVIF", "ICO")
 _ORIENTATION = 0x0112
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -39,10 +40,12 @@ class PictureError(ValueError):
 
 @dataclass(frozen=True)
 class Opened:
-    """``rgb``: a PIL picture of mode RGB; ``notes``: what was changed, a sentence each, for the person to see."""
+    """``rgb``: a PIL picture of mode RGB; ``notes``: what was changed, a sentence each, for the person to see;
+    ``browser_safe``: a browser shows the file itself just so."""
 
     rgb: Image.Image
     notes: tuple[str, ...] = ()
+    browser_safe: bool = True
 
 
 def open_picture(source: str | Path | bytes) -> Opened:
@@ -133,7 +136,8 @@ def _decode(picture: Image.Image) -> Opened:
     if deep:
         notes.append(deep)
     rgb = _on_white(_in_srgb(flat, profile))
-    return Opened(rgb.transpose(turn) if turn is not None else rgb, tuple(notes))
+    safe = picture.format in _BROWSER_FORMATS and not notes
+    return Opened(rgb.transpose(turn) if turn is not None else rgb, tuple(notes), safe)
 
 
 def _orientation(picture: Image.Image) -> int:

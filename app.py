@@ -1,0 +1,29 @@
+"""The FOVEA explorer's page: ``python app.py``. The gallery opens at once; the model loads behind it."""
+
+import argparse
+import os
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Open the FOVEA explorer.")
+    parser.add_argument("--host", help="address to serve on; 0.0.0.0 lets other machines in (default: this machine only)")
+    parser.add_argument("--port", type=int, help="port to serve on (default: the first free one from 7860)")
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"], help="where the model runs")
+    parser.add_argument("--offline", action="store_true", help="never ask the hub")
+    arguments = parser.parse_args()
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    if arguments.offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"
+
+    from app.build import build_page, launch_page
+    from app.session import Session, load_builtin
+
+    session = Session(lambda: load_builtin(arguments.device))
+    page = build_page(session)
+    launch_page(page, arguments.host, arguments.port)
+    session.start()
+    page.block_thread()
+
+
+if __name__ == "__main__":
+    main()

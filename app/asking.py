@@ -1,0 +1,91 @@
+"""Between the page's widgets and the session: a checked ticket from what a person set, and the status line from an update."""
+
+from __future__ import annotations
+
+from app.session import Ticket, Update
+from fovea_core.pictures import PictureError, data_url, open_picture
+from fovea_core.request import Request, checked_question
+from fovea_core.settings import PAPER_SHAPE, SettingsError, make_settings, parse_tree
+from fovea_core.trace.codec import Header
+
+#: What the tree box offers beside a shape written as levels,children,nodes.
+TREES = {
+    "auto": None,
+    "paper": f"{PAPER_SHAPE.depth},{PAPER_SHAPE.width},{PAPER_SHAPE.nodes}",
+    "chain": "6,1,7",
+}
+Status = dict[str, str]
+
+
+def status(text: str = "", state: str = "idle") -> Status:
+    """Value of the status line. ``state``: idle, busy, done or trouble."""
+    return {"state": state, "text": text}
+
+
+def make_ticket(
+    path: str | None,
+    question: str | None,
+    drafter: str,
+    policy: str,
+    tree: str,
+    max_new_tokens: float,
+    temperature: float,
+    top_p: float,
+    seed: float,
+    compare: bool,
+) -> Ticket:
+    """Check everything before any model work. Raises PictureError or SettingsError with one sentence."""
+    question = checked_question(question)
+    if not path:
+        raise PictureError("Please bring a picture first: drop, paste or draw one, or take an example.")
+    settings = make_settings(
+        max_new_tokens=_whole(max_new_tokens),
+        temperature=temperature,
+        top_p=top_p,
+        seed=_whole(seed),
+        tree=parse_tree(TREES.get(tree, tree)),
+        policy=policy,
+    )
+    if not isinstance(drafter, str) or drafter not in ("builtin", "blind", "lookup", "none"):
+        raise SettingsError("This drafter is not possible: choose one from the list.")
+    rgb = open_picture(path).rgb
+    return Ticket(Request(rgb, question, settings, drafter), Header(data_url(rgb)), bool(compare))
+
+
+def _whole(value: float) -> float | int:
+    """Number boxes may send 5.0 for 5; anything else is left for the settings to judge."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def status_of(update: Update) -> Status:
+    """One line about where a run is."""
+    summary = update.summary
+    if update.phase == "loading":
+        return status("Loading the model …", "busy")
+    if update.phase == "waiting":
+        place = f"{update.ahead} before you" if update.ahead else "next"
+        return status(f"Waiting for the model: {place}.", "busy")
+    if update.phase == "prefill":
+        return status("The target reads picture and question …", "busy")
+    if update.phase == "answering":
+        return status(f"Answering: {len(summary.tokens)} tokens in {summary.rounds} rounds.", "busy")
+    if update.phase == "comparing":
+        return status("Measuring plain decoding of the same request …", "busy")
+    if update.phase == "trouble":
+        return status(update.trouble or "", "trouble")
+    if update.phase == "stopped":
+        kept = f"after {len(summary.tokens)} tokens; what was answered is kept" if summary.tokens else "before it began"
+        return status(f"Stopped {kept}.", "done")
+    return status(finished_text(summary), "done")
+
+
+def finished_text(summary) -> str:
+    """The figures of a finished run in one line."""
+    parts = [f"{len(summary.tokens)} tokens in {summary.rounds} rounds"]
+    if summary.tau is not None:
+        parts.append(f"tau {summary.tau:.2f}")
+    if summary.compared:
+        found = summary.compared
+        parts.append(f"{found.speedup:.2f} × plain decoding, measured")
+        parts.append("same text" if found.same_ids else "text differs")
+    return "Done: " + ", ".join(parts) + "."

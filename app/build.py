@@ -1,0 +1,45 @@
+"""The whole page and how it is served. Importing this brings Gradio, but no model library: the gallery opens without one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gradio as gr
+
+from app.pages.explain import build_explain
+from app.session import Session
+from app.theme import CSS, make_theme
+from fovea_core.examples import ASSETS, Example, load_examples
+
+TITLE = "FOVEA explorer"
+MAX_UPLOAD = "100mb"
+HEAD = (
+    f"<header class='fx-head'><h1>{TITLE}</h1><p>Watch a vision-language model's answer being drafted, checked and kept, "
+    "and what its drafter looked at for every word.</p></header>"
+)
+
+
+def build_page(session: Session, examples: Sequence[Example] | None = None) -> gr.Blocks:
+    """The page on top of ``session``; ``examples`` None takes the recorded ones of the repository."""
+    with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3_600, 7_200)) as blocks:
+        gr.HTML(HEAD)
+        on = build_explain(session, load_examples() if examples is None else examples)
+        blocks.unload(on.leave)
+    return blocks.queue(max_size=64, default_concurrency_limit=8)
+
+
+def launch_page(blocks: gr.Blocks, host: str | None = None, port: int | None = None, **options):
+    """Serve the page and return at once. ``host`` None is this machine only, or what GRADIO_SERVER_NAME says."""
+    return blocks.launch(
+        server_name=host,
+        server_port=port,
+        prevent_thread_lock=True,
+        theme=make_theme(),
+        css_paths=CSS,
+        ssr_mode=False,
+        run_history=False,
+        footer_links=[],
+        max_file_size=MAX_UPLOAD,
+        allowed_paths=[str(ASSETS / "examples")],
+        **options,
+    )

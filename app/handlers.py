@@ -1,0 +1,94 @@
+"""What happens when something on the page is pressed. Wrong input is one sentence in the status line; nothing else is lost."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Iterator
+
+import gradio as gr
+from PIL import Image
+
+from app.asking import finished_text, make_ticket, status, status_of
+from app.session import Session, sentence
+from fovea_core.examples import FIRST_RESERVED_SEED, Example
+from fovea_core.pictures import open_picture
+from fovea_core.trace.codec import encode_header
+from fovea_core.trace.fold import fold
+from fovea_core.trace.record import Trace, read
+
+READY = "Take an example, or bring a picture and ask."
+
+
+class Handlers:
+    """The listeners that need the session. A client is known by Gradio's session hash."""
+
+    def __init__(self, session: Session, examples: list[Example]) -> None:
+        self.session, self.examples = session, examples
+
+    def accept(self, request: gr.Request, *values) -> dict:
+        """Run was pressed: check (picture, question, *settings) and keep a ticket, or say what is missing."""
+        try:
+            self.session.accept(request.session_hash, make_ticket(*values))
+        except Exception as error:
+            return status(sentence(error), "trouble")
+        return status("Waiting for the model …" if self.session.ready else "Loading the model …", "busy")
+
+    def answer(self, request: gr.Request) -> Iterator[tuple[list[str], dict]]:
+        """Run the ticket, if there is one, and stream its lines and status."""
+        for update in self.session.run(request.session_hash):
+            yield update.lines, status_of(update)
+
+    def stop(self, request: gr.Request) -> None:
+        """End this client's run within one round."""
+        self.session.stop(request.session_hash)
+
+    def leave(self, request: gr.Request) -> None:
+        """The tab was closed."""
+        self.session.forget(request.session_hash)
+
+    def open(self, event: gr.EventData, request: gr.Request) -> list:
+        """A recorded example was chosen: show it at once."""
+        self.session.forget(request.session_hash)
+        example = self.examples[event.index]
+        return shown(read(example.trace), str(example.picture))
+
+    def load(self, path: str, request: gr.Request) -> list:
+        """A trace file of the person's own."""
+        try:
+            trace = read(path)
+        except Exception as error:
+            return [gr.skip(), gr.skip(), gr.skip(), gr.skip(), status(sentence(error), "trouble")]
+        self.session.forget(request.session_hash)
+        return shown(trace, Image.open(io.BytesIO(trace.header.picture_bytes())).convert("RGB"))
+
+
+def shown(trace: Trace, picture: str | Image.Image) -> list:
+    """Values of picture, question, suggestions, player and status for a recorded run."""
+    summary = fold(trace.events)
+    said = f"A recorded run, no model needed. {finished_text(summary)} Run repeats it live."
+    lines = [encode_header(trace.header), *trace.lines()]
+    return [picture, summary.started.question, gr.update(visible=False), lines, status(said)]
+
+
+def draw(kind: str) -> tuple:
+    """A new Worksite picture with questions that fit it: picture, question, suggestions, status."""
+    from fovea_core.worksite import make_picture
+
+    drawn = make_picture(kind, random.randrange(FIRST_RESERVED_SEED))
+    asked = list(dict.fromkeys(question.question for question in drawn.questions))[:6]
+    said = f"A drawn {kind}, seed {drawn.seed}. Choose a question or write your own."
+    return Image.fromarray(drawn.rgb), asked[0], gr.update(choices=asked, value=asked[0], visible=True), status(said)
+
+
+def look(path: str | None) -> tuple:
+    """A picture was brought: decode it now, so that trouble shows at once; where a browser cannot show it, convert it."""
+    hidden = gr.update(visible=False)
+    if path is None:
+        return gr.skip(), hidden, status(READY)
+    try:
+        opened = open_picture(path)
+    except Exception as error:
+        return None, hidden, status(sentence(error), "trouble")
+    said = " ".join(opened.notes) or f"{opened.rgb.width} × {opened.rgb.height} px. Ask about it."
+    return (gr.skip() if opened.browser_safe else opened.rgb), hidden, status(said)

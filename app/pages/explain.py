@@ -1,0 +1,116 @@
+"""The page 'Explain': bring a picture, ask, and watch the answer being drafted, checked and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gradio as gr
+from PIL import Image
+
+from app.asking import TREES, status
+from app.handlers import READY, Handlers, draw, look
+from app.player import make_player
+from app.session import Session
+from app.widgets import make_examples, make_status
+from fovea_core.examples import Example
+from fovea_core.pictures import data_url
+from fovea_core.worksite.words import KINDS
+
+THUMBNAIL_PX = 240
+NOTICE = (
+    "<p class='fx-note'><strong>The embedded model knows drawn Worksite pictures only</strong>: building-site scenes, signs "
+    "and receipts, bar charts. It was trained on nothing else; a photograph gets an answer, but no sensible one.</p>"
+)
+
+
+def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
+    """Lay out the page inside the current gr.Blocks and wire it to ``session``; returns its listeners."""
+    recorded = [example for example in examples if example.recorded]
+    with gr.Row(elem_id="fx-columns"):
+        with gr.Column(elem_id="fx-input"):
+            picture = gr.Image(
+                label="Picture",
+                type="filepath",
+                image_mode=None,
+                format="png",
+                sources=["upload", "clipboard"],
+                buttons=[],
+                height=230,
+                elem_id="fx-picture",
+            )
+            # The file goes to fovea_core.pictures untouched; Gradio's own reading of it would fail first, and say less.
+            picture.preprocess = _path_of
+            question = gr.Textbox(
+                label="Question", lines=2, max_lines=6, placeholder="What do you want to know?", elem_id="fx-question"
+            )
+            suggestions = gr.Radio(label="Questions for this picture", choices=[], visible=False, elem_id="fx-suggestions")
+            with gr.Row(elem_id="fx-buttons"):
+                run = gr.Button("Run", variant="primary", elem_id="fx-go")
+                stop = gr.Button("Stop", elem_id="fx-stop")
+            line = make_status(status(READY), elem_id="fx-line")
+            if recorded:
+                gallery = make_examples([_card(example) for example in recorded], elem_id="fx-examples")
+            with gr.Row(elem_id="fx-more"):
+                kind = gr.Dropdown(list(KINDS), value=KINDS[0], label="Kind of picture", show_label=False, container=False)
+                dice = gr.Button("Draw one", elem_id="fx-draw")
+            gr.HTML(NOTICE, elem_id="fx-notice")
+            settings = _settings()
+            load = gr.UploadButton("Load a trace", elem_id="fx-load")
+        with gr.Column(elem_id="fx-run"):
+            player = make_player(elem_id="fx-player")
+
+    on = Handlers(session, recorded)
+    quiet = {"api_visibility": "private", "show_progress": "hidden"}
+    asked = [picture, question, *settings]
+    accepted = gr.on([run.click, question.submit], on.accept, asked, [line], trigger_mode="once", queue=False, **quiet)
+    accepted.then(on.answer, None, [player, line], concurrency_id="engine", concurrency_limit=16, **quiet)
+    stop.click(on.stop, None, None, queue=False, **quiet)
+    opened = [picture, question, suggestions, player, line]
+    if recorded:
+        gallery.open(on.open, None, opened, queue=False, **quiet)
+    load.upload(on.load, [load], opened, queue=False, **quiet)
+    dice.click(draw, [kind], [picture, question, suggestions, line], concurrency_id="draw", concurrency_limit=1, **quiet)
+    suggestions.input(lambda chosen: chosen, [suggestions], [question], queue=False, **quiet)
+    picture.upload(look, [picture], [picture, suggestions, line], concurrency_id="draw", **quiet)
+    return on
+
+
+def _settings() -> list[gr.components.Component]:
+    """The folded-up settings, in the order of asking.make_ticket."""
+    with gr.Accordion("Settings", open=False, elem_id="fx-settings"):
+        drafter = gr.Dropdown(
+            [
+                ("FOVEA, trained", "builtin"),
+                ("its blind twin, no memory", "blind"),
+                ("prompt lookup, untrained", "lookup"),
+                ("none: plain steps", "none"),
+            ],
+            value="builtin",
+            label="Drafter",
+        )
+        policy = gr.Dropdown(
+            ["fovea", "topk-16", "dense", "none"], value="fovea", label="Policy of the visual memory", allow_custom_value=True
+        )
+        tree = gr.Dropdown(
+            list(TREES),
+            value="auto",
+            label="Draft tree",
+            info="auto: by measured cost; paper: 6 levels, 6 children, 40 nodes; or write levels,children,nodes",
+            allow_custom_value=True,
+        )
+        tokens = gr.Slider(1, 512, value=256, step=1, label="Most new tokens")
+        temperature = gr.Slider(0, 2, value=0, step=0.05, label="Temperature", info="0 is greedy")
+        top_p = gr.Slider(0.05, 1, value=1, step=0.05, label="Top-p")
+        seed = gr.Number(value=0, precision=0, label="Seed", minimum=0)
+        compare = gr.Checkbox(value=True, label="Measure plain decoding after the run")
+    return [drafter, policy, tree, tokens, temperature, top_p, seed, compare]
+
+
+def _path_of(payload) -> str | None:
+    return payload.path if payload else None
+
+
+def _card(example: Example) -> dict[str, str]:
+    with Image.open(example.picture) as picture:
+        thumbnail = data_url(picture.convert("RGB"), THUMBNAIL_PX)
+    return {"title": example.title, "question": example.question, "thumbnail": thumbnail}

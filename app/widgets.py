@@ -1,0 +1,52 @@
+"""Two small components of our own. Their templates are static: all text reaches the page as data and by textContent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import gradio as gr
+
+_STATUS_JS = """
+const show = () => {
+  const box = element.querySelector(".fx-status"), value = props.value || {};
+  box.dataset.state = value.state || "idle";
+  box.querySelector("p").textContent = value.text || "";
+};
+watch("value", show);
+show();
+"""
+_EXAMPLES_JS = """
+const show = () => {
+  const list = element.querySelector(".fx-examples");
+  list.replaceChildren(...(props.value || []).map((example, index) => {
+    const [button, picture, name] = ["button", "img", "span"].map((kind) => document.createElement(kind));
+    button.type = "button";
+    picture.src = example.thumbnail;
+    picture.alt = "";
+    name.textContent = example.title;
+    button.title = example.question;
+    button.append(picture, name);
+    button.addEventListener("click", () => trigger("open", { index }));
+    return button;
+  }));
+};
+watch("value", show);
+show();
+"""
+
+
+def make_status(value: dict[str, str], **options) -> gr.HTML:
+    """A line that says what goes on. Value: {"state": idle | busy | done | trouble, "text": one sentence}."""
+    import gradio as gr
+
+    template = '<div class="fx-status" role="status" aria-live="polite"><p></p></div>'
+    return gr.HTML(value=value, html_template=template, js_on_load=_STATUS_JS, apply_default_css=False, **options)
+
+
+def make_examples(value: list[dict[str, str]], **options) -> gr.HTML:
+    """Buttons with thumbnails; event ``open`` carries ``index``. Value: [{title, question, thumbnail (data URL)}]."""
+    import gradio as gr
+
+    template = '<div class="fx-examples" role="group" aria-label="Recorded examples"></div>'
+    return gr.HTML(value=value, html_template=template, js_on_load=_EXAMPLES_JS, apply_default_css=False, **options)
