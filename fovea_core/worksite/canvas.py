@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 Colour = tuple[int, int, int]
 Box = tuple[float, float, float, float]  # left, top, right, bottom in picture px
 SHIFT = 4  # fractional bits of OpenCV's coordinates
-GLYPH_PX = 128  # cap height at which glyph masks are drawn once
+GLYPH_PX = 256  # cap height at which glyph masks are drawn once
 CIRCLE = np.array([(math.cos(i * math.pi / 24), math.sin(i * math.pi / 24)) for i in range(48)])
 CORNERS = np.array(
     [(math.cos((q * 7 + i) * math.pi / 14), math.sin((q * 7 + i) * math.pi / 14)) for q in range(4) for i in range(8)]

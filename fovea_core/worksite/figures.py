@@ -151,7 +151,7 @@ def headwear(
         wide, tall = (v * long_px for v in CHARACTER[1])
         x, y = place.x, place.top + (0.114 if kind == "hard hat" else 0.104) * place.unit - 0.5 * CHARACTER[1][1] * long_px
         box = (x - wide / 2, y - tall / 2, x + wide / 2, y + tall / 2)
-        canvas.glyph(letter, box, INK if luminance(COLOURS[colour]) > 100 else CREAM, mark)
+        canvas.glyph(letter, box, INK if luminance(COLOURS[colour]) > 125 else CREAM, mark)
 
 
 def _dome(p: Pen, left: float, right: float, top: float, base: float, fill) -> None:

@@ -11,6 +11,7 @@ from fovea_core.worksite.canvas import Box, Canvas, Colour, Grad, lit, tone
 
 INK: Colour = (34, 36, 42)
 STEEL: Colour = (168, 176, 186)
+RUBBER = lit((52, 53, 58), "down", 0.2)
 WOOD: Colour = (176, 124, 72)
 SKIN: Colour = (236, 188, 148)
 CREAM: Colour = (250, 247, 236)
