@@ -1,0 +1,85 @@
+"""A bench result as a table for people, and its progress, both on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+#: Keys that are shares and read best in per cent.
+PERCENT = (
+    "attribute_acc",
+    "char_acc",
+    "value_acc",
+    "short_acc",
+    "same_ids_rate",
+    "generate_same_ids_rate",
+    "pointing",
+    "pointing_coverage",
+    "k_p50_fact",
+    "k_p50_other",
+    "clip_rate",
+    "strip_hits",
+    "trace_overhead",
+)
+
+
+@contextmanager
+def progress_bar(console: Console | None = None) -> Iterator[Callable[[int, int, str], None]]:
+    """A callback (done, total, what) for bench_builtin that draws a bar on standard error."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console or Console(stderr=True)) as bar:
+        task = bar.add_task("loading", total=None)
+        yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
+
+
+def print_report(result: dict, console: Console | None = None) -> None:
+    """Print every key of a bench result, a column a kind, and where it was measured."""
+    console = console or Console(stderr=True)
+    kinds = result["kinds"]
+    workload, where = result["workload"], result["machine"]
+    table = Table(title=f"bench {workload['name']}, seeds {workload['seeds']}", title_justify="left")
+    table.add_column("figure", no_wrap=True)
+    for name in (*kinds, "overall"):
+        table.add_column(name, justify="right", no_wrap=True)
+    columns = [*kinds.values(), result["overall"]]
+    for key in result["overall"]:
+        if key == "pointing_by_class":
+            for cls in result["overall"][key]:
+                table.add_row(f"pointing: {cls}", *(_percent(column[key].get(cls)) for column in columns))
+        elif key.endswith("_interval"):
+            table.add_row("  95 % interval", *(_interval(column[key]) for column in columns), style="dim")
+        else:
+            table.add_row(key, *(_cell(key, column[key]) for column in columns))
+    console.print(table)
+    load = ", ".join(f"{value:.2f}" for value in result["load_average"])
+    console.print(
+        f"{where['processor']}, {where['cores']} cores, {where['threads']} threads; load average before {load}; "
+        f"{result['seconds']:.0f} s",
+        highlight=False,
+    )
+    if result["machine_busy"]:
+        console.print(
+            f"machine busy: other programs took {100 * result['others_cpu_share']:.0f} % of the processor during the timings",
+            style="bold red",
+            highlight=False,
+        )
+
+
+def _cell(key: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int):
+        return str(value)
+    return _percent(value) if key in PERCENT else f"{value:.2f}"
+
+
+def _interval(ends: tuple[float, float] | None) -> str:
+    return "-" if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"

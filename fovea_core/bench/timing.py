@@ -1,0 +1,51 @@
+"""Wall times of the ways to decode one request, interleaved so that a slow minute of the machine hits all of them alike."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+
+import numpy as np
+
+REPEATS = 3
+RESAMPLES = 4_000
+
+
+def interleaved_ms(ways: dict[str, Callable[[], object]], repeats: int = REPEATS) -> dict[str, float]:
+    """Median ms of each way over ``repeats`` rounds in which every way runs once, the order turned by one each round."""
+    names, times = list(ways), {name: [] for name in ways}
+    gc.collect()
+    for turn in range(repeats):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            started = time.perf_counter()
+            ways[name]()
+            times[name].append((time.perf_counter() - started) * 1e3)
+    return {name: median(values) for name, values in times.items()}
+
+
+def ratio(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Sum of the first over the sum of the second of each pair; None without a pair or over nothing."""
+    below = sum(second for _, second in pairs)
+    return sum(first for first, _ in pairs) / below if below > 0 else None
+
+
+def bootstrap_interval(
+    groups: Sequence[Sequence[tuple[float, float]]], resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[float, float] | None:
+    """95 % percentile interval of the mean over groups of ``ratio``, pictures drawn again with replacement inside each group.
+
+    groups: per kind its (plain ms, speculative ms) pairs, a picture a pair. None where no group has a pair.
+    """
+    groups = [group for group in groups if group]
+    if not groups:
+        return None
+    rng = np.random.default_rng(seed)
+    total = np.zeros(resamples)
+    for group in groups:
+        pairs = np.array(group, float)  # (pictures, 2)
+        drawn = pairs[rng.integers(len(pairs), size=(resamples, len(pairs)))].sum(1)  # (resamples, 2)
+        total += drawn[:, 0] / drawn[:, 1]
+    low, high = np.quantile(total / len(groups), (0.025, 0.975))
+    return float(low), float(high)

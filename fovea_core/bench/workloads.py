@@ -1,0 +1,69 @@
+"""What a bench asks: the fixed workload over drawn pictures, a seed a picture."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from PIL import Image
+
+from fovea_core.settings import SettingsError
+from fovea_core.worksite import make_picture
+from fovea_core.worksite.base import Picture, Question
+from fovea_core.worksite.words import KINDS
+
+#: Default seeds of ``bench builtin``, from the validation range; 10,000,000 and above are reserved for the last judgement.
+BUILTIN_SEEDS = range(9_500_000, 9_500_060)
+#: A worker scene is asked for all of these, and its strip has to show them.
+WORKER_CLASSES = ("jumpsuit", "headwear", "tool")
+SHORT_QUESTIONS = 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """One picture with the questions put to it."""
+
+    seed: int
+    picture: Picture
+    long: Question
+    shorts: tuple[Question, ...]
+
+    @property
+    def kind(self) -> str:
+        """scene, text or chart."""
+        return self.picture.kind
+
+    @property
+    def image(self) -> Image.Image:
+        """The picture as every target takes it."""
+        return Image.fromarray(self.picture.rgb)
+
+
+def draw_case(seed: int, scale: float | None = None) -> Case:
+    """The case of a seed: kind KINDS[seed mod 3], the long question number seed // 3 of the picture's long ones (counted
+    round), and two short ones from there on. ``scale``: supersampling of the drawing, None for that of the demos.
+    """
+    kind = KINDS[seed % len(KINDS)]
+    picture = make_picture(kind, seed) if scale is None else make_picture(kind, seed, scale=scale)
+    turn = seed // len(KINDS)
+    longs = [question for question in picture.questions if question.type == "long"]
+    shorts = [question for question in picture.questions if question.type == "short"]
+    chosen = tuple(shorts[(turn + i) % len(shorts)] for i in range(min(SHORT_QUESTIONS, len(shorts))))
+    return Case(seed, picture, longs[turn % len(longs)], chosen)
+
+
+def worker_question(case: Case) -> Question | None:
+    """The long question whose answer names jumpsuit, headwear and tool: the case's own if it does, else the picture's first."""
+    longs = [case.long, *(question for question in case.picture.questions if question.type == "long")]
+    return next((q for q in longs if {fact.cls for fact in q.facts} >= set(WORKER_CLASSES)), None)
+
+
+def parse_seeds(text: str) -> range:
+    """``"A:B"`` to the half-open range. Raises SettingsError unless 0 <= A < B and there are at most 100,000 seeds."""
+    match = re.fullmatch(r"\s*(\d{1,9}):(\d{1,9})\s*", text)
+    seeds = range(int(match[1]), int(match[2])) if match else range(0)
+    if not 0 < len(seeds) <= 100_000:
+        raise SettingsError(
+            f"seeds {text[:40]!r} are not possible: write first:end, end not included, such as 9500000:9500060."
+        )
+    return seeds
