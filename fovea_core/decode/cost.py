@@ -112,21 +112,22 @@ class Chooser:
     """Chooses each round's draft from the cost table and from how earlier drafts of this run fared; no clock, so a rerun with
     the same table gives the same rounds.
 
-    Before drafting, ``shape`` picks the number of levels from the running acceptance per level. After drafting, ``trim`` keeps
-    the nodes with the largest estimated acceptance: cumulative draft probability times what that depth has been worth so far.
+    Before drafting, ``shape`` picks the number of levels by what levels were worth so far. After drafting, ``trim`` keeps the
+    nodes with the largest estimated acceptance: cumulative draft probability times what that has been worth at that depth.
     Both maximise expected tokens / expected cost.
     """
 
-    DECAY, PRIOR = 0.9, 2.0
-    FIRST_GUESS = 0.7
+    #: Memory of what was seen: per round that saw it, and per round that did not (so that what was given up is tried again).
+    DECAY, FORGET = 0.9, 0.98
+    #: Weight of a guess in rounds, and the guess: each level is accepted this often where the one above it is.
+    PRIOR, FIRST_GUESS = 1.0, 0.7
 
     def __init__(self, table: CostTable, levels: int) -> None:
         self.table = table
         self.max_shape = Shape(depth=max(1, levels), width=WIDTH, nodes=NODES)
         size = self.max_shape.depth + 1
-        self._hits, self._tries = np.zeros(size), np.zeros(size)  # by depth: path got here | path got to the level above
-        self._seen, self._hoped = np.zeros(size), np.zeros(size)  # by depth: path got here | sum of draft probabilities
-        self._breadth = 1.5  # nodes sent per level, running mean
+        self._grown, self._gain, self._sent = (np.zeros(size) for _ in range(3))  # by depth: rounds, tokens hoped for, nodes
+        self._seen, self._hoped = np.zeros(size), np.zeros(size)  # by depth: path got here, draft probability sent
 
     def verify_ms(self, count: float) -> float:
         """Cost of one target forward over ``count`` nodes, interpolated; beyond the table at the slope of its end."""
@@ -138,44 +139,44 @@ class Chooser:
     def shape(self, levels: int) -> Shape | None:
         """The shape to draft with at most ``levels`` levels; None where drafting does not pay this round."""
         best, best_rate = 0, 1 / max(self.verify_ms(1), 1e-9)
-        reach, tokens, expected_rate = 1.0, 1.0, self.FIRST_GUESS
+        tokens, nodes, above, rate, sent = 1.0, 1.0, 1.0, self.FIRST_GUESS, 1.5
         for depth in range(1, min(levels, self.max_shape.depth) + 1):
-            # An untried level is expected to fare like the one above it.
-            expected_rate = (self._hits[depth] + self.PRIOR * expected_rate) / (self._tries[depth] + self.PRIOR)
-            reach *= expected_rate
-            tokens += reach
-            rate = tokens / (depth * self.table.level_ms + self.verify_ms(1 + depth * self._breadth))
-            if rate > best_rate:
-                best, best_rate = depth, rate
-        return None if best == 0 else self.max_shape.model_copy(update={"depth": best})
+            weight = self._grown[depth] + self.PRIOR  # a level that was never grown is expected to fare like the one above it
+            gain = (self._gain[depth] + self.PRIOR * above * rate) / weight
+            sent = (self._sent[depth] + self.PRIOR * sent) / weight
+            rate, above = min(1.0, gain / above) if above > 0 else 0.0, gain
+            tokens, nodes = tokens + gain, nodes + sent
+            earned = tokens / (depth * self.table.level_ms + self.verify_ms(nodes))
+            if earned > best_rate:
+                best, best_rate = depth, earned
+        if best == 0:
+            for sums in (self._grown, self._gain, self._sent):
+                sums *= self.FORGET
+            return None
+        return self.max_shape.model_copy(update={"depth": best})
 
-    def trim(self, draft: Draft) -> Draft:
-        """Keep the part of ``draft`` that is worth its place in the target's forward; closed under parents."""
-        if draft.size == 1:
-            return draft
+    def trim(self, draft: Draft, levels: int) -> Draft:
+        """Keep the part of a draft of ``levels`` asked levels that is worth its place in the target's forward, closed under
+        parents; remember what each level was worth."""
         estimate = self._estimates(draft)
         order = np.lexsort((np.arange(1, draft.size), -estimate[1:])) + 1
         tokens = 1 + np.concatenate([[0.0], np.cumsum(estimate[order])])  # by number of nodes below the root
-        sunk = int(draft.depths.max()) * self.table.level_ms
-        costs = np.array([sunk + self.verify_ms(1 + count) for count in range(draft.size)])
-        count = int(np.argmax(tokens / np.maximum(costs, 1e-9)))
-        return keep_nodes(draft, sorted(order[:count].tolist()))
+        costs = np.array([levels * self.table.level_ms + self.verify_ms(1 + count) for count in range(draft.size)])
+        kept = order[: int(np.argmax(tokens / np.maximum(costs, 1e-9)))]
+        depths, size = draft.depths.numpy()[kept], self._gain.shape[0]
+        fade = np.where(np.arange(size) <= levels, self.DECAY, self.FORGET)
+        self._grown = self._grown * fade + (np.arange(size) <= levels)
+        self._gain = self._gain * fade + np.bincount(depths, weights=estimate[kept], minlength=size)
+        self._sent = self._sent * fade + np.bincount(depths, minlength=size)
+        return keep_nodes(draft, sorted(kept.tolist()))
 
     def learn(self, draft: Draft, verdict: Verdict) -> None:
         """Take a round's outcome into account; ``draft`` is what was sent."""
-        for sums in (self._hits, self._tries, self._seen, self._hoped):
-            sums *= self.DECAY
-        depths, reached = draft.depths.numpy(), len(verdict.accepted)
-        deepest = int(depths.max())
-        hoped = np.bincount(depths, weights=_cumulative(draft), minlength=self._hoped.shape[0])
-        for depth in range(1, deepest + 1):
-            self._seen[depth] += reached >= depth
-            self._hoped[depth] += hoped[depth]
-            if reached >= depth - 1:
-                self._tries[depth] += 1
-                self._hits[depth] += reached >= depth
-        if deepest:
-            self._breadth += 0.1 * ((draft.size - 1) / deepest - self._breadth)
+        depths, size = draft.depths.numpy(), self._seen.shape[0]
+        fade = np.where(np.arange(size) <= depths.max(), self.DECAY, self.FORGET)
+        reached = (np.arange(size) <= len(verdict.accepted)) & (np.arange(size) <= depths.max())
+        self._seen = self._seen * fade + reached
+        self._hoped = self._hoped * fade + np.bincount(depths, weights=_cumulative(draft), minlength=size)
 
     def _estimates(self, draft: Draft) -> np.ndarray:
         """(n,) estimated probability that each node is accepted; never above its parent's."""

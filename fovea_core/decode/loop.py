@@ -122,7 +122,7 @@ def _draft(
     news.clear()
     draft = draft_run.propose(shape)
     _check(draft, shape, root, vocab_size)
-    return chooser.trim(draft) if chooser else draft
+    return chooser.trim(draft, shape.depth) if chooser else draft
 
 
 def _check(draft: Draft, shape: Shape, root: int, vocab_size: int) -> None:

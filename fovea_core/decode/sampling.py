@@ -33,18 +33,17 @@ def warped(logits: Tensor, temperature: float, top_p: float) -> Tensor:
     return probabilities
 
 
-def draw(probabilities: Tensor, number: float) -> int:
-    """Inverse of the cumulative distribution of (V,) float64 ``probabilities`` at ``number`` in [0, 1)."""
+def draw(probabilities: Tensor, numbers: Tensor) -> Tensor:
+    """Inverse of the cumulative distribution of (V,) float64 ``probabilities`` at (m,) float64 ``numbers`` in [0, 1): (m,)."""
     steps = probabilities.cumsum(0)
-    point = steps[-1:] * number
-    found = int(torch.searchsorted(steps, point, right=True))
-    if found == probabilities.shape[0]:  # number rounded up to the total: the last possible token
-        found = int(probabilities.nonzero()[-1])
-    return found
+    found = torch.searchsorted(steps, steps[-1] * numbers, right=True)
+    last = int(probabilities.nonzero()[-1])  # where rounding puts a number on the total itself
+    return found.clamp_(max=last)
 
 
 def choose(logits: Tensor, settings: RunSettings, position: int) -> int:
     """The target's token at answer ``position`` from (V,) raw logits: argmax, or a draw where temperature > 0."""
     if settings.temperature == 0:
         return int(logits.argmax())
-    return draw(warped(logits, settings.temperature, settings.top_p), uniform(settings.seed, position))
+    number = torch.tensor([uniform(settings.seed, position)], dtype=torch.float64, device=logits.device)
+    return int(draw(warped(logits, settings.temperature, settings.top_p), number))

@@ -1,0 +1,91 @@
+"""Prompt lookup: copies what followed the same words earlier, never an image placeholder."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fovea_core.decode.lookup import COPIED, LONGEST, LookupDrafter, LookupRun
+from fovea_core.decode.loop import decode
+from fovea_core.settings import Shape, make_settings
+from fovea_core.trace.events import CostTable, NodeDrafted
+from fovea_core.trace.laws import checked
+from tests.toys import reference, toy_picture, toy_target
+
+IMAGE = 3
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Toy modules are too small for two threads to help."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+WIDE = Shape(depth=64, width=1, nodes=65)
+
+
+def by_searching(tokens: list[int], most: int) -> list[int]:
+    """Brute-force twin: for n = 3, 2, 1 the latest earlier place of the last n tokens, then what follows it."""
+    for size in range(min(LONGEST, len(tokens)), 0, -1):
+        last = tokens[-size:]
+        if IMAGE in last:
+            continue
+        for start in range(len(tokens) - size - 1, -1, -1):
+            if tokens[start : start + size] == last and tokens[start + size] != IMAGE:
+                copied = []
+                for token in tokens[start + size :][:most]:
+                    if token == IMAGE:
+                        break
+                    copied.append(token)
+                return copied
+    return []
+
+
+def told(tokens: list[int], chunks: int = 1) -> LookupRun:
+    run = LookupRun(IMAGE)
+    all_tokens, places = torch.tensor(tokens), torch.arange(len(tokens)) + 4
+    for part, where in zip(all_tokens.chunk(chunks), places.chunk(chunks)):
+        run.extend(part, torch.zeros(len(part), 2), where)
+    return run
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.integers(1, 4), st.integers(1, 12))
+@settings(max_examples=300, deadline=None)
+def test_lookup_equals_searching(tokens, chunks, depth):
+    """For any text, told in any portions: a chain of the tokens that the search finds, at most 10 and within the shape."""
+    if tokens[-1] == IMAGE:
+        tokens[-1] = 0
+    draft = told(tokens, chunks).propose(Shape(depth=depth, width=1, nodes=65))
+    assert draft.tokens.tolist() == [tokens[-1], *by_searching(tokens, min(COPIED, depth))]
+    assert draft.parents.tolist() == list(range(-1, draft.size - 1)) and draft.depths.tolist() == list(range(draft.size))
+
+
+def test_a_gap_is_never_bridged():
+    """Words before and behind the picture are no neighbours, though no image token stands between them in what is told."""
+    run = LookupRun(IMAGE)
+    run.extend(torch.tensor([7, 8, 9]), torch.zeros(3, 2), torch.tensor([1, 2, 50]))
+    run.extend(torch.tensor([8]), torch.zeros(1, 2), torch.tensor([51]))
+    assert run.propose(WIDE).size == 1  # 9 stood behind the gap, not behind 8
+
+
+def test_the_longest_run_wins():
+    assert told([1, 2, 7, 4, 9, 7, 5, 1, 2, 7]).propose(WIDE).tokens.tolist()[1:5] == [4, 9, 7, 5]
+    assert told([1, 2]).propose(WIDE).size == 1
+
+
+@pytest.mark.parametrize("tree", [Shape(depth=10, width=1, nodes=11), Shape(depth=2, width=3, nodes=3), None])
+def test_decoding_with_lookup_is_plain(tree):
+    """Lossless, and on a target that repeats itself some drafts are accepted."""
+    target, picture = toy_target(spread=0.12), toy_picture()
+    ids, _ = reference(target, picture, "a red ball, a red ball", 60)
+    table = CostTable(tokens=[1, 8, 64], verify_ms=[2.0, 2.5, 6.0], level_ms=0.0)
+    wanted = make_settings(max_new_tokens=60, tree=tree)
+    events = list(checked(decode(target, LookupDrafter(), picture, "a red ball, a red ball", wanted, cost=table)))
+    assert events[-1].ids == ids and events[-1].accepted > 0
+    assert events[0].policy == "none" and events[0].depth_limit == -1
+    assert all(event.logp is None for event in events if isinstance(event, NodeDrafted))
