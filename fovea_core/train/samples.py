@@ -1,0 +1,136 @@
+"""Artifacts read back: samples in memory and batches of similar length, in an order that depends on seed and step only."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from fovea_core.train.artifacts import INDEX_NAME
+
+#: Every how-manieth picture is kept from training, to watch the loss on.
+HOLDOUT = 40
+#: Batches that are sorted by length together.
+BUCKET = 16
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One question's tensors, views into its shard: see artifacts.py for shapes; ``prompt`` text items before the answer."""
+
+    tokens: Tensor
+    states: Tensor
+    positions: Tensor
+    mid: Tensor
+    features: Tensor
+    valid: Tensor
+    prompt: int
+
+    @property
+    def bases(self) -> int:
+        """Number of answer items from which a draft can be learned: all but the last answer token."""
+        return self.mid.shape[0]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B samples padded on the right.
+
+    tokens, positions (B, T) int64; states (B, T, d); base (B, A) int64, item number of each answer item, the last one
+    repeated as padding; real (B, A) bool; ends (B,) int64, number of items; mid (B, A, d); features (B, N, d); valid (B, N).
+    Item j's own target state is ``states[:, j + 1]``.
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    states: Tensor
+    base: Tensor
+    real: Tensor
+    ends: Tensor
+    mid: Tensor
+    features: Tensor
+    valid: Tensor
+
+
+def load_samples(folder: str | Path) -> tuple[list[Sample], list[Sample], dict]:
+    """All samples of an artifact folder: (for training, held out, index). Raises ValueError where there are none."""
+    folder = Path(folder)
+    train, held, picture_count = [], [], 0
+    for path in sorted(folder.glob("part-*.safetensors")):
+        shard = load_file(path)
+        item, fed = 0, 0
+        for length, prompt, picture in zip(*(shard[name].tolist() for name in ("lengths", "prompts", "pictures"))):
+            rows, answers = slice(item, item + length), slice(fed, fed + length - prompt - 1)
+            item, fed = rows.stop, answers.stop
+            if length - prompt < 2:
+                continue  # an answer of one token leaves nothing to draft
+            sample = Sample(
+                tokens=shard["tokens"][rows],
+                states=shard["states"][rows],
+                positions=shard["positions"][rows],
+                mid=shard["mid"][answers],
+                features=shard["features"][picture],
+                valid=shard["valid"][picture],
+                prompt=prompt,
+            )
+            (held if (picture_count + picture) % HOLDOUT == HOLDOUT - 1 else train).append(sample)
+        picture_count += shard["features"].shape[0]
+    if not train:
+        raise ValueError(f"{folder.name} holds no artifacts to learn from.")
+    return train, held, json.loads((folder / INDEX_NAME).read_text())
+
+
+def collate(samples: list[Sample], device: torch.device | str = "cpu") -> Batch:
+    """Pad samples into a Batch of float32."""
+    length, widest = max(s.tokens.shape[0] for s in samples), max(s.bases for s in samples)
+    size, rows = samples[0].states.shape[1], len(samples)
+    tokens, positions = torch.zeros(rows, length, dtype=torch.int64), torch.zeros(rows, length, dtype=torch.int64)
+    states, mid = torch.zeros(rows, length, size), torch.zeros(rows, widest, size)
+    base, real = torch.zeros(rows, widest, dtype=torch.int64), torch.zeros(rows, widest, dtype=torch.bool)
+    for row, sample in enumerate(samples):
+        count, bases = sample.tokens.shape[0], sample.bases
+        tokens[row, :count], positions[row, :count] = sample.tokens, sample.positions
+        states[row, :count], mid[row, :bases] = sample.states.float(), sample.mid.float()
+        base[row] = (sample.prompt + torch.arange(widest)).clamp_max(count - 2)
+        real[row, :bases] = True
+    batch = Batch(
+        tokens=tokens,
+        positions=positions,
+        states=states,
+        base=base,
+        real=real,
+        ends=torch.tensor([s.tokens.shape[0] for s in samples]),
+        mid=mid,
+        features=torch.stack([s.features for s in samples]).float(),
+        valid=torch.stack([s.valid for s in samples]),
+    )
+    return batch if str(device) == "cpu" else Batch(**{name: part.to(device) for name, part in vars(batch).items()})
+
+
+class Order:
+    """Which samples make up the batch of a step: every epoch is a new permutation, neighbours in length share a batch."""
+
+    def __init__(self, lengths: list[int], size: int, seed: int) -> None:
+        self.lengths, self.size, self.seed = np.array(lengths), min(size, len(lengths)), seed
+        self.per_epoch = len(lengths) // self.size
+        self._epoch, self._plan = -1, []
+
+    def batch(self, step: int) -> list[int]:
+        """Sample numbers of step 0, 1, 2, ...; the same for the same seed, whatever was asked before."""
+        epoch, place = divmod(step, self.per_epoch)
+        if epoch != self._epoch:
+            self._epoch, self._plan = epoch, self._shuffle(epoch)
+        return self._plan[place]
+
+    def _shuffle(self, epoch: int) -> list[list[int]]:
+        rng = np.random.default_rng((self.seed, epoch))
+        order = rng.permutation(len(self.lengths))[: self.per_epoch * self.size]
+        chunks = [order[i : i + BUCKET * self.size] for i in range(0, len(order), BUCKET * self.size)]
+        ordered = np.concatenate([chunk[np.argsort(self.lengths[chunk], kind="stable")] for chunk in chunks])
+        batches = ordered.reshape(-1, self.size)
+        return batches[rng.permutation(len(batches))].tolist()

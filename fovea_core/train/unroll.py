@@ -1,0 +1,85 @@
+"""The drafter's forward in training: every answer item starts a draft of D steps, with attention as it will be at inference.
+
+Step 1 sees the true target states. Step s feeds the drafter's own RMSNorm(h), uncorrected, of step s - 1 together with the
+next token of the target's answer; it attends the items up to its base with their true states, and the drafted items of its
+own base. For bases 1 and 2 of items 0..2 (columns: true items | own step 2 | own step 3), step 3 sees
+
+    base 1    0 0 . | own 0 | own 0
+    base 2    0 0 0 | own 0 | own 0
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fovea_core.drafter.model import Drafter
+from fovea_core.train.samples import Batch
+
+
+def unroll(drafter: Drafter, batch: Batch, steps: int) -> tuple[Tensor, Tensor]:
+    """States of all steps, both (B, steps, A, d): h, the last block's output before the final norm, and the first block's.
+
+    Row [b, s, a] stands for item base[b, a] + s of the answer at depth s (s from 0); where that item does not exist the row
+    is of no meaning (``supervised`` says so).
+    """
+    rows, bases = batch.base.shape
+    length, pick = batch.tokens.shape[1], batch.base.unsqueeze(-1)  # (B, A, 1)
+    x, first, stored = _teacher(drafter, batch)
+    states = [x.gather(1, pick.expand(-1, -1, x.shape[-1]))]  # (B, A, d)
+    mids = [first.gather(1, pick.expand(-1, -1, x.shape[-1]))]
+    seen = torch.arange(length, device=x.device) <= pick  # (B, A, T)
+    mask = torch.zeros(rows, 1, bases, length, device=x.device, dtype=x.dtype).masked_fill_(~seen[:, None], -math.inf)
+    own: list[list[tuple[Tensor, Tensor]]] = [[] for _ in drafter.blocks]
+    for step in range(1, steps):
+        items = (batch.base + step).clamp_max(length - 1)
+        x = drafter.fuse(batch.tokens.gather(1, items), drafter.norm(states[-1]))
+        rope = drafter.rope(batch.positions.gather(1, items))
+        for number, block in enumerate(drafter.blocks):
+            q, k, v = block.project(x, rope)
+            own[number].append((_spread(k, block), _spread(v, block)))
+            x = block.finish(x, _attend(q.transpose(1, 2), *stored[number], mask, own[number]).transpose(1, 2))
+            if number == 0:
+                mids.append(x)
+        states.append(x)
+    return torch.stack(states, 1), torch.stack(mids, 1)
+
+
+def _teacher(drafter: Drafter, batch: Batch) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor]]]:
+    """Step 1 over all items: last block's and first block's output (B, T, d), and each block's keys and values."""
+    x, rope = drafter.fuse(batch.tokens, batch.states), drafter.rope(batch.positions)
+    first, stored = x, []
+    for number, block in enumerate(drafter.blocks):
+        q, k, v = block.project(x, rope)
+        k, v = _spread(k, block), _spread(v, block)
+        stored.append((k, v))
+        context = F.scaled_dot_product_attention(q.transpose(1, 2), k, v, is_causal=True)
+        x = block.finish(x, context.transpose(1, 2))
+        first = x if number == 0 else first
+    return x, first, stored
+
+
+def _spread(part: Tensor, block) -> Tensor:
+    """(B, n, kv_heads, head_dim) to (B, heads, n, head_dim), shared heads repeated."""
+    return part.transpose(1, 2).repeat_interleave(block.heads // block.kv_heads, 1)
+
+
+def _attend(q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, own: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """(B, heads, A, head_dim) queries over the true items (masked) and each base's own drafted items."""
+    q, length = q * q.shape[-1] ** -0.5, keys.shape[2]
+    scores = q @ keys.transpose(-1, -2) + mask  # (B, heads, A, T)
+    drafted = [(q * k).sum(-1, keepdim=True) for k, _ in own]
+    weights = torch.softmax(torch.cat((scores, *drafted), -1), -1)
+    context = weights[..., :length] @ values
+    for place, (_, v) in enumerate(own):
+        context = context + weights[..., length + place : length + place + 1] * v
+    return context
+
+
+def supervised(batch: Batch, steps: int) -> Tensor:
+    """(B, steps, A) bool: where item base + s exists and the target said what follows it."""
+    ahead = batch.base[:, None] + torch.arange(steps, device=batch.base.device)[None, :, None]
+    return batch.real[:, None] & (ahead + 1 < batch.ends[:, None, None])
