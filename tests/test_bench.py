@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from fovea_core.bench import run as bench_run
-from fovea_core.bench import score
+from fovea_core.bench import score, scoring, workloads
 from fovea_core.bench.machine import LoadWatch, machine, versions
+from fovea_core.bench.models import load_models
 from fovea_core.bench.pointing import EntryMap, Pointing, read_masses
 from fovea_core.bench.report import print_report
 from fovea_core.bench.rivals import Rival
@@ -30,6 +31,7 @@ from fovea_core.decode.plain import decode_plain
 from fovea_core.decode.tree import Draft, Read, chain, root_only
 from fovea_core.settings import RunSettings, SettingsError
 from fovea_core.targets.base import Prompt, TargetRun
+from fovea_core.targets.pieces import Tail
 from fovea_core.trace import events as ev
 from fovea_core.trace.codec import pack_entries, pack_masses
 from fovea_core.trace.fold import fold
@@ -286,7 +288,7 @@ def test_strip_hit_needs_three_classes_inside_their_masks():
 
     def hit(**changed) -> bool:
         shown = {text: changed.get(text.strip(), look) for text, look in looks.items()}
-        return bench_run.strip_hit(two_bars(), question, fold(spoken([("", None), *shown.items()])))
+        return scoring.strip_hit(two_bars(), question, fold(spoken([("", None), *shown.items()])))
 
     assert hit()
     assert not hit(hose=([4], 0.7))  # peak on the other thing (and an entry already shown)
@@ -379,7 +381,8 @@ def test_seeds():
     for wrong in ("", "5", "7:7", "9:3", "a:b", "-1:4", "0:999999999"):
         with pytest.raises(SettingsError):
             parse_seeds(wrong)
-    timed = bench_run.timed_seeds(range(10, 40))
+    timed = workloads.timed_seeds(range(10, 40))
+    assert workloads.strip_seeds(range(3, 70)) == set(range(3, 63, 3))
     assert len(timed) == 18 and sorted(timed)[:3] == [10, 11, 12] and len({seed % 3 for seed in timed[:6]}) == 1
 
 
@@ -396,6 +399,10 @@ def test_cases_are_fixed_by_their_seed():
 
 
 # --- on a toy target -----------------------------------------------------------------------------------------------
+
+
+#: A made-up machine on which drafting always pays.
+COST = ev.CostTable(tokens=[1, 8, 40], verify_ms=[5.0, 6.0, 9.0], level_ms=0.5)
 
 
 class Knowing:
@@ -444,7 +451,7 @@ def target():
 
 def test_shared_prefill_gives_the_tokens_of_separate_runs(target):
     """Also after a longer answer to the same request, and after another request in between."""
-    shared, picture = bench_run.SharedPrefill(target), toy_picture(2)
+    shared, picture = scoring.SharedPrefill(target), toy_picture(2)
     plan = [("what is in the picture?", 30), ("what is in the picture?", 9), ("a hat?", 12), ("what is in the picture?", 30)]
     for question, budget in plan:
         run_settings = RunSettings(max_new_tokens=budget)
@@ -465,14 +472,72 @@ def test_transformers_own_decoding_gives_the_plain_tokens(target, lookup):
 def result(target):
     """The whole workload on three small pictures: a drafter that is always right, a twin that is right at depth 1 only."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(bench_run, "TIMED_PICTURES", 1)
+    patch.setattr(workloads, "TIMED_PICTURES", 1)
     steps = []
     seeds = range(9_400_000, 9_400_003)
-    out = bench_run.bench(
-        target, Knowing("knows", 6), Knowing("blind", 1), seeds, lambda *step: steps.append(step), budget=16, scale=0.25
-    )
+    out = bench_run.bench(load_toys, seeds, lambda *step: steps.append(step), budget=16, scale=0.25)
     patch.undo()
     return out, steps
+
+
+def test_a_case_is_scored_on_the_words_that_were_looked_up(target):
+    """The reference is the toy's own answer, each token of plain ASCII a fact shown on the left. The drafter reads at the root
+    only, and says 7 tokens a round: tokens 1, 8, 15 and 22 have a read, whose top entry 5 of 16 lies on the left."""
+    picture, asked = two_bars(), "red?"
+    image = workloads.Case(0, picture, None, ()).image
+    answer, tail, facts = Answer(), Tail(), []
+    for position, token in enumerate(decode_plain(target, image, asked, RunSettings(max_new_tokens=24)).ids):
+        piece = target.pieces.after(tail, token)
+        tail, word = piece.tail, piece.text.strip()
+        if word and word.isascii() and word.isprintable():
+            answer.say(piece.text[: piece.text.index(word)]).fact(word, "bar", "left")
+            answer.say(piece.text[piece.text.index(word) + len(word) :])
+            facts.append(position)
+        else:
+            answer.say(piece.text)
+    case = workloads.Case(
+        0, picture, answer.ask(asked), (Question(asked, answer.text, "short"), Question("?", "nothing", "short"))
+    )
+    tally = scoring.score_case(load_models(load_toys, (COST, COST)), case, 24, strip=True)
+    looked_up = sum(position in (1, 8, 15, 22) for position in facts)
+    assert looked_up == 3 and tally.pointing.stated == len(facts) == tally.facts
+    assert tally.pointing.hits == {"bar": [looked_up, looked_up]} and tally.pointing.reads == 4
+    assert tally.scores["short_acc"] == [1, 2] and tally.scenes == 0
+    assert tally.answers == tally.same == 3
+    assert tally.lengths["paper"] == [23, 4] and tally.lengths["chain_blind"] == [23, 12]
+
+
+def load_toys():
+    """A toy target, a drafter that is always right, and a twin that is right at depth 1 only."""
+    return toy_target(3), Knowing("knows", 6), Knowing("blind", 1)
+
+
+def test_another_process_counts_the_same(target):
+    """A scoring process loads its own models and gets the cost tables, so its counts are those of this process."""
+    models, seeds = load_models(load_toys, (COST, COST)), range(9_400_002, 9_400_003)
+    here, there = (list(bench_run._scored(models, load_toys, seeds, 12, 0.25, n)) for n in (1, 2))
+    assert here == there and here[0][1].answers == 3 and here[0][1].scenes == 1
+
+
+def test_tallies_add_up():
+    """Every field of the sum is the sum of the fields, for lists in order."""
+    parts = []
+    for k in (1, 2):
+        tally = Tally(answers=k, same=k, facts=3 * k, reference_tokens=9, strip=1, scenes=k, rival_answers=1, rival_same=k)
+        tally.score("char_acc", (k, 4))
+        tally.length("fast", 5 * k, k)
+        tally.times.append({"plain": float(k)})
+        tally.pointing = Pointing({"tool": [k, 2]}, k, [0.5 * k], [0.1], [0.2 * k], k, 7)
+        parts.append(tally)
+    whole = Tally()
+    for part in parts:
+        whole.merge(part)
+    counts = Tally(answers=3, same=3, facts=9, reference_tokens=18, strip=2, scenes=3, rival_answers=2, rival_same=3)
+    counts.score("char_acc", (3, 8))
+    counts.length("fast", 15, 3)
+    counts.times = [{"plain": 1.0}, {"plain": 2.0}]
+    counts.pointing = Pointing({"tool": [3, 4]}, 3, [0.5, 1.0], [0.1, 0.1], [0.2, 0.4], 3, 14)
+    assert whole == counts and parts[0].pointing.hits == {"tool": [1, 2]}
 
 
 KEYS = [

@@ -126,6 +126,19 @@ class Pointing:
                 self.ratios.append(places.mass_ratio(read, mask))
             self.k_fact.append(read.k_raw / entries)
 
+    def merge(self, other: Pointing) -> None:
+        """Add what another one counted."""
+        for cls, (hits, total) in other.hits.items():
+            mine = self.hits.setdefault(cls, [0, 0])
+            mine[0] += hits
+            mine[1] += total
+        self.stated += other.stated
+        self.ratios += other.ratios
+        self.k_fact += other.k_fact
+        self.k_other += other.k_other
+        self.clipped += other.clipped
+        self.reads += other.reads
+
     def figures(self) -> dict:
         """pointing, pointing_coverage, pointing_by_class, mass_ratio, k_p50_fact, k_p50_other, clip_rate; None without data."""
         hits = sum(hit for hit, _ in self.hits.values())

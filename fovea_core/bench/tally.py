@@ -57,6 +57,17 @@ class Tally:
         sums[0] += tokens
         sums[1] += rounds
 
+    def merge(self, other: Tally) -> None:
+        """Add what another tally counted."""
+        for name in ("answers", "same", "facts", "reference_tokens", "strip", "scenes", "rival_answers", "rival_same"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name, counted in other.scores.items():
+            self.score(name, counted)
+        for tree, lengths in other.lengths.items():
+            self.length(tree, *lengths)
+        self.pointing.merge(other.pointing)
+        self.times += other.times
+
     def pairs(self, first: str, second: str) -> list[tuple[float, float]]:
         """(ms, ms) of two ways of decoding, a timed picture a pair."""
         return [(times[first], times[second]) for times in self.times]

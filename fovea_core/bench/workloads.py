@@ -7,13 +7,19 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from fovea_core.settings import SettingsError
+from fovea_core.settings import PAPER_SHAPE, SettingsError
+from fovea_core.trace.events import Shape
 from fovea_core.worksite import make_picture
 from fovea_core.worksite.base import Picture, Question
 from fovea_core.worksite.words import KINDS
 
 #: Default seeds of ``bench builtin``, from the validation range; 10,000,000 and above are reserved for the last judgement.
 BUILTIN_SEEDS = range(9_500_000, 9_500_060)
+#: Trees of the workload; None is chosen each round from the measured cost. Maps and pointing come from the run on MAPS.
+TREES: dict[str, Shape | None] = {"chain": Shape(depth=6, width=1, nodes=7), "paper": PAPER_SHAPE, "fast": None}
+MAPS = "paper"
+TIMED_PICTURES = 6
+STRIP_SCENES = 20
 #: A worker scene is asked for all of these, and its strip has to show them.
 WORKER_CLASSES = ("jumpsuit", "headwear", "tool")
 SHORT_QUESTIONS = 2
@@ -56,6 +62,16 @@ def worker_question(case: Case) -> Question | None:
     """The long question whose answer names jumpsuit, headwear and tool: the case's own if it does, else the picture's first."""
     longs = [case.long, *(question for question in case.picture.questions if question.type == "long")]
     return next((q for q in longs if {fact.cls for fact in q.facts} >= set(WORKER_CLASSES)), None)
+
+
+def timed_seeds(seeds: range) -> list[int]:
+    """The first TIMED_PICTURES seeds of each kind."""
+    return [seed for kind in range(len(KINDS)) for seed in [s for s in seeds if s % len(KINDS) == kind][:TIMED_PICTURES]]
+
+
+def strip_seeds(seeds: range) -> set[int]:
+    """The first STRIP_SCENES seeds of scenes: their automatic strips are scored."""
+    return set([seed for seed in seeds if KINDS[seed % len(KINDS)] == "scene"][:STRIP_SCENES])
 
 
 def parse_seeds(text: str) -> range:
