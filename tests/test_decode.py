@@ -29,6 +29,7 @@ from tests.toys import (
     oracle,
     reference,
     sibling,
+    toy_drafter,
     toy_picture,
     toy_target,
     until,
@@ -145,6 +146,50 @@ def test_second_question_and_seed(picture):
         ids, _ = reference(other, toy_picture(seed), QUESTION, 30)
         events = run(other, toy_picture(seed), coin(0.7), ids, (PAPER_SHAPE.depth, PAPER_SHAPE.width, 40), max_new_tokens=30)
         assert events[-1].ids == ids
+
+
+@pytest.mark.parametrize(
+    "options, changes",
+    [
+        ({}, {}),
+        ({"policy": "topk-3"}, {}),
+        ({"policy": "dense", "depth_limit": 1}, {}),
+        ({"policy": "none"}, {}),
+        ({}, {"sighted": False}),
+        ({"tree": None}, {}),
+        ({"temperature": 0.8, "top_p": 0.9, "seed": 3}, {}),
+    ],
+    ids=["fovea", "topk", "dense", "none", "blind", "chosen", "sampled"],
+)
+def test_the_trained_kind_of_drafter(target, picture, options, changes):
+    """FOVEA's drafter with random weights: plain ids under every policy; reads where, and only where, states may look."""
+    drafter = toy_drafter(target, **changes)
+    wanted = make_settings(**({"max_new_tokens": 20, "tree": Shape(depth=4, width=3, nodes=12)} | options))
+    events = list(checked(decode(target, drafter, picture, QUESTION, wanted, cost=COST)))
+    assert events[-1].ids == decode_plain(target, picture, QUESTION, wanted).ids
+    if wanted.tree is None:
+        return  # what a random drafter proposes is seldom worth sending
+    reads, limit = of(events, ev.MemoryRead), events[0].depth_limit
+    looks = options.get("policy") != "none" and changes.get("sighted", True)
+    assert bool(reads) == looks == (limit >= 0) and events[0].policy == (wanted.policy if looks else "none")
+    nodes = of(events, ev.NodeDrafted)
+    assert nodes and all(node.logp is not None for node in nodes)
+    scored = {(node.round, node.parent) for node in nodes if node.depth - 1 <= limit}
+    assert {(read.round, read.node) for read in reads} == scored and all(read.depth <= limit for read in reads)
+
+
+def test_events_of_a_round_are_short():
+    """Fourteen by fourteen entries: a round of the paper's tree takes at most 12 kB on the wire, one of nine nodes 4 kB."""
+    target = toy_target(cells=14)
+    drafter = toy_drafter(target, k_max=64, rho=0.8)
+    for tree, limit in ((PAPER_SHAPE, 12_000), (Shape(depth=5, width=4, nodes=10), 4_000)):
+        wanted, sizes, size = make_settings(max_new_tokens=12, tree=tree), [], 0
+        for event in decode(target, drafter, toy_picture(), QUESTION, wanted):
+            size += len(to_line(event)) + 1
+            if isinstance(event, ev.RoundVerified):
+                sizes.append(size)
+            size *= not isinstance(event, ev.RoundVerified | ev.PrefillDone)
+        assert 1_500 < max(sizes) <= limit
 
 
 def test_no_drafter(target, picture, truth):

@@ -17,7 +17,9 @@ from PIL import Image
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, SiglipVisionConfig
 
+from fovea_core.decode.fovea import FoveaDrafter
 from fovea_core.decode.tree import Draft, chain
+from fovea_core.drafter.model import Drafter, DrafterConfig
 from fovea_core.settings import RunSettings
 from fovea_core.targets.llava import ImageSettings, LlavaTarget
 from fovea_core.targets.pieces import Pieces
@@ -53,7 +55,14 @@ def toy_tokenizer() -> Tokenizer:
 
 
 def toy_model(
-    seed: int = 0, *, layers: int = 3, kv_heads: int = 2, context: int = 512, attention: str = "sdpa", spread: float = 0.35
+    seed: int = 0,
+    *,
+    layers: int = 3,
+    kv_heads: int = 2,
+    context: int = 512,
+    attention: str = "sdpa",
+    spread: float = 0.35,
+    cells: int = CELLS,
 ):
     """A random LlavaForConditionalGeneration, float32, 16 image tokens, hidden size 48. ``spread``: standard deviation of its
     weights, large enough that argmax depends on picture, question and position."""
@@ -63,7 +72,7 @@ def toy_model(
         intermediate_size=48,
         num_hidden_layers=2,
         num_attention_heads=2,
-        image_size=CELLS * PATCH,
+        image_size=cells * PATCH,
         patch_size=PATCH,
         vision_use_head=False,
     )
@@ -86,7 +95,7 @@ def toy_model(
         image_token_id=IMAGE,
         vision_feature_select_strategy="full",
         vision_feature_layer=-1,
-        image_seq_length=CELLS**2,
+        image_seq_length=cells**2,
         tie_word_embeddings=True,
     )
     config._attn_implementation = attention
@@ -98,10 +107,30 @@ def toy_model(
     return model
 
 
-def toy_target(seed: int = 0, **options) -> LlavaTarget:
+def toy_target(seed: int = 0, cells: int = CELLS, **options) -> LlavaTarget:
     """``toy_model`` as a target; it has no fingerprint, so nothing about it is cached on disk."""
-    image = ImageSettings(image_size=CELLS * PATCH, cells=CELLS)
-    return LlavaTarget(toy_model(seed, **options), toy_tokenizer(), image, id=f"toy-{seed}")
+    image = ImageSettings(image_size=cells * PATCH, cells=cells)
+    return LlavaTarget(toy_model(seed, cells=cells, **options), toy_tokenizer(), image, id=f"toy-{seed}")
+
+
+def toy_drafter(target: LlavaTarget, seed: int = 0, **changes) -> FoveaDrafter:
+    """FOVEA's drafter with random weights on a toy target; ``changes`` go into its DrafterConfig."""
+    config = target.model.config.text_config
+    wanted = {
+        "hidden_size": target.hidden_size,
+        "vocab_size": target.vocab_size,
+        "heads": config.num_attention_heads,
+        "kv_heads": config.num_key_value_heads,
+        "head_dim": target.backbone.head_size,
+        "intermediate_size": config.intermediate_size,
+        "correction_width": 24,
+    }
+    torch.manual_seed(seed)
+    drafter = Drafter(DrafterConfig(**(wanted | changes)))
+    with torch.no_grad():
+        for parameter in drafter.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.15)
+    return FoveaDrafter(drafter.attach(target.embedding, target.head).requires_grad_(False))
 
 
 def toy_picture(seed: int = 0, width: int = 60, height: int = 40) -> Image.Image:

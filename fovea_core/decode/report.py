@@ -80,8 +80,8 @@ class Report:
             token=token,
             text=piece.text,
             bytes=piece.hex,
-            prefill_ms=prefill_ms,
-            remember_ms=remember_ms,
+            prefill_ms=_ms(prefill_ms),
+            remember_ms=_ms(remember_ms),
         )
 
     def drafted(self, draft: Draft) -> list[ev.Event]:
@@ -106,7 +106,7 @@ class Report:
                     token=tokens[node],
                     text=piece.text,
                     bytes=piece.hex,
-                    logp=None if logp is None else max(-1e30, min(0.0, logp[node])),
+                    logp=None if logp is None else _short(max(-1e30, min(0.0, logp[node]))),
                 )
             )
             if node in reads:
@@ -124,13 +124,13 @@ class Report:
             serves=read.serves,
             entries=codec.pack_entries(read.entries.tolist()),
             masses=codec.pack_masses(masses),
-            top_mass=masses[0] if masses else 0.0,
-            captured=read.captured,
+            top_mass=round(masses[0], 7) if masses else 0.0,
+            captured=_short(read.captured),
             k_raw=read.k_raw,
-            gate=read.gate,
-            correction_norm=read.correction_norm,
-            peak=read.peak,
-            ms=read.ms,
+            gate=_short(read.gate),
+            correction_norm=_short(read.correction_norm),
+            peak=_short(read.peak),
+            ms=_ms(read.ms),
         )
 
     def verified(self, draft: Draft, verdict: Verdict, draft_ms: float, verify_ms: float) -> ev.RoundVerified:
@@ -152,8 +152,8 @@ class Report:
                     node=item.node,
                     target_token=item.target_token,
                     target_text=self.target.pieces.after(tails[parents[item.node]], item.target_token).text,
-                    target_logp=item.target_logp,
-                    logp=item.logp,
+                    target_logp=_short(item.target_logp),
+                    logp=_short(item.logp),
                     rank=item.rank,
                 )
                 for item in verdict.rejected
@@ -164,14 +164,14 @@ class Report:
             bonus_bytes=bonus.hex if bonus else None,
             emitted=verdict.emitted,
             pruned=draft.pruned,
-            draft_ms=draft_ms - select_ms,
-            select_ms=select_ms,
-            verify_ms=verify_ms,
+            draft_ms=_ms(draft_ms - select_ms),
+            select_ms=_ms(select_ms),
+            verify_ms=_ms(verify_ms),
         )
         self.rounds += 1
         self.nodes += draft.size - 1
         self.accepted += len(verdict.accepted)
-        self.draft_ms += event.draft_ms
+        self.draft_ms += draft_ms - select_ms
         self.select_ms += select_ms
         self.verify_ms += verify_ms
         return event
@@ -187,12 +187,21 @@ class Report:
             drafted=self.nodes,
             accepted=self.accepted,
             tau=(len(self.ids) - 1) / self.rounds if self.rounds else None,
-            total_ms=total_ms,
-            prefill_ms=prefill_ms,
-            draft_ms=self.draft_ms,
-            select_ms=self.select_ms,
-            verify_ms=self.verify_ms,
+            total_ms=_ms(total_ms),
+            prefill_ms=_ms(prefill_ms),
+            draft_ms=_ms(self.draft_ms),
+            select_ms=_ms(self.select_ms),
+            verify_ms=_ms(self.verify_ms),
         )
+
+
+def _ms(value: float) -> float:
+    """Microseconds are as fine as a time is told: events stay short on the wire."""
+    return round(value, 3)
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 def picture_sha256(image: Image.Image) -> str:
