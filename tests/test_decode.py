@@ -179,10 +179,10 @@ def test_the_trained_kind_of_drafter(target, picture, options, changes):
 
 
 def test_events_of_a_round_are_short():
-    """Fourteen by fourteen entries: a round of the paper's tree takes at most 12 kB on the wire, one of nine nodes 4 kB."""
+    """Fourteen by fourteen entries: a round of the paper's tree takes at most 12 kB on the wire, one of eight nodes 4 kB."""
     target = toy_target(cells=14)
     drafter = toy_drafter(target, k_max=64, rho=0.8)
-    for tree, limit in ((PAPER_SHAPE, 12_000), (Shape(depth=5, width=4, nodes=10), 4_000)):
+    for tree, limit in ((PAPER_SHAPE, 12_000), (Shape(depth=5, width=4, nodes=8), 4_000)):
         wanted, sizes, size = make_settings(max_new_tokens=12, tree=tree), [], 0
         for event in decode(target, drafter, toy_picture(), QUESTION, wanted):
             size += len(to_line(event)) + 1
