@@ -52,7 +52,7 @@
       this.steps = [];
       this.words = [];
       this.made = 0;
-      this.at = this.seen = -1;
+      this.at = this.seen = this.followed = -1;
       this.rover = null;
       this.lit = [];
       this.pendingKey = "";
@@ -144,6 +144,16 @@
       this.at = upto;
       this.seen = far;
       this.tail.classList.toggle("fv-off", upto < this.steps.length - 1 || holding);
+    }
+
+    /** Scrolls a long answer so that step ``at`` is in sight; only when the step changed. */
+    follow(at) {
+      if (at === this.followed) return;
+      this.followed = at;
+      const { host } = this, chips = this.steps[at];
+      if (!chips || !chips.length || host.scrollHeight <= host.clientHeight) return;
+      const line = chips[chips.length - 1].offsetTop;
+      if (line < host.scrollTop || line > host.scrollTop + host.clientHeight - 60) host.scrollTop = Math.max(0, line - host.clientHeight / 2);
     }
 
     /** Shows the drafter's likeliest path of a round that is not judged yet; null takes it away. */

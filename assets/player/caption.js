@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, label, percent, chance, closeness } = FOVEA;
+  const { h, label, percent, chance, closeness, keyOf } = FOVEA;
 
   /** Rejected nodes that were tried where ``word`` stands, the drafter's favourite first. */
   function triedAt(run, word) {
@@ -12,33 +12,37 @@
     return [...round.nodes.values()].filter((node) => node.status === "rejected" && node.depth === depth).sort((a, b) => (b.logp ?? -99) - (a.logp ?? -99));
   }
 
-  function story(run, item, read) {
+  /** Parts of a sentence about ``item``: strings, and buttons that lead to another node. */
+  function story(run, item, read, lead) {
     const node = item.judged === undefined ? item.node : item;
-    if (!node && item.status === "first") return "is the target's own first word, not drafted.";
+    if (!node && item.status === "first") return ["is the target's own first word, not drafted."];
     if (!node && item.status === "bonus") {
       const [favourite] = triedAt(run, item);
-      return `is the target's own word, not drafted${favourite ? `; the drafter tried ${label(favourite.text) || "another token"}` : ""}.`;
+      if (!favourite) return ["is the target's own word, not drafted."];
+      return ["is the target's own word, not drafted; the drafter tried ", lead.link(label(favourite.text) || "another token", () => lead.item(keyOf(favourite))), "."];
     }
-    if (!node) return "was accepted; this trace recorded rounds only.";
+    if (!node) return ["was accepted; this trace recorded rounds only."];
     const step = node.round.step, chanceOf = node.logp === null || node.logp === undefined ? "" : ` with p ${chance(node.logp)}`;
     const drafted = `was drafted${read ? "" : " without a look"}${chanceOf}`;
     if (node.status === "rejected") {
       const judged = node.judged, miss = { near: "A near miss", wild: "A wild guess", plain: "A miss" }[closeness(judged)];
-      return `${drafted} and rejected in step ${step}. ${miss}: drafted ${label(node.text)} (target p ${chance(judged.logp)}, rank ${judged.rank + 1}); target ${label(judged.target_text)} (p ${chance(judged.target_logp)}).`;
+      return [`${drafted} and rejected in step ${step}. ${miss}: drafted ${label(node.text)} (target p ${chance(judged.logp)}, rank ${judged.rank + 1}); target ${label(judged.target_text)} (p ${chance(judged.target_logp)}).`];
     }
-    if (node.status === "unverified") return `${drafted} in step ${step} and never checked: it hangs below a rejected node, or past the end.`;
-    return `${drafted} and accepted in step ${step}.`;
+    if (node.status === "unverified") return [`${drafted} in step ${step} and never checked: it hangs below a rejected node, or past the end.`];
+    return [`${drafted} and ${node.status === "pending" ? "not judged yet" : `accepted in step ${step}`}.`];
   }
 
-  /** Paragraphs about ``item`` (a word or node) and ``read`` (null: none). ``pick`` is called with an entry to look at. */
-  FOVEA.captionOf = function (run, item, read, pick) {
-    const paragraphs = [h("p", null, h("strong", { class: "fv-said" }, label(item.text) || `token ${item.token}`), ` ${story(run, item, read)}`)];
+  /** Paragraphs about ``item`` (a word or node) and ``read`` (null: none). on = {item(key), patch(entries)}, called by the
+      buttons in them. */
+  FOVEA.captionOf = function (run, item, read, on) {
+    const link = (text, act, title) => h("button", { type: "button", class: "fv-link", title, onclick: act }, text);
+    const said = h("strong", { class: "fv-said" }, label(item.text) || `token ${item.token}`);
+    const paragraphs = [h("p", null, said, " ", ...story(run, item, read, { link, item: on.item }))];
     if (!read) return paragraphs;
     const most = h("p", { class: "fv-hint" }, `${read.size} retrieved entries of ${run.validCount} hold ${percent(read.event.captured)} of the mass; most in `);
     read.entries.slice(0, 3).forEach((entry, i) => {
-      const { row, column } = run.place(entry);
       if (i) most.append(", ");
-      most.append(h("button", { type: "button", class: "fv-link", title: "words that used this entry", onclick: () => pick([entry]) }, `row ${row + 1}, column ${column + 1} (${percent(read.masses[i])})`));
+      most.append(link(`${run.nameOf(entry)} (${percent(read.masses[i])})`, () => on.patch([entry]), "words that used this entry"));
     });
     return [...paragraphs, most];
   };

@@ -74,7 +74,7 @@
       this._stopClock();
       this.run = new Run();
       this.run.serial = serial += 1;
-      Object.assign(this, { at: -1, seen: -1, phase: "done", playing: this.options.autoplay, pinned: null, peeked: null, patch: null, used: null, broken: false, dropped: false, stripAt: -2 });
+      Object.assign(this, { at: -1, seen: -1, phase: "done", playing: this.options.autoplay, pinned: null, peeked: null, patch: null, missed: false, used: null, broken: false, dropped: false, stripAt: -2 });
       this.stage.clear();
       this.answer.clear();
       this.tree.show(this.run, null);
@@ -126,7 +126,12 @@
       this.meta = h("p", { class: "fv-meta" });
       this.pill = h("span", { class: "fv-pill" });
       this.note = h("p", { class: "fv-note", role: "alert", hidden: true });
-      this.empty = h("p", { class: "fv-empty" }, this.options.empty || EMPTY[this.options.mode]);
+      this.file = h("input", { type: "file", accept: ".jsonl,.json", hidden: true, onchange: () => {
+        const [file] = this.file.files;
+        if (file) this.open(file);
+      } });
+      const open = h("button", { type: "button", class: "fv-button", onclick: () => this.file.click() }, "Open a trace");
+      this.empty = h("div", { class: "fv-empty" }, h("p", null, this.options.empty || EMPTY[this.options.mode]), this.options.mode === "page" ? open : null);
       this.live = h("p", { class: "fv-unseen", role: "status", "aria-live": "polite" });
       this.help = h("div", { class: "fv-help", hidden: true }, h("dl", null, ...HELP.flatMap(([keys, text]) => [h("dt", null, keys), h("dd", null, text)])));
       const name = (text, ...more) => h("div", { class: "fv-name" }, h("h3", null, text), ...more);
@@ -136,7 +141,7 @@
       this.strip.actions.append(save);
       this.body = h("div", { class: "fv-body", hidden: true },
         h("section", { class: "fv-look", "aria-label": "Picture" }, this.stage.frame, h("div", { class: "fv-row" }, this.views.box, this.stage.legend), this.caption, this.usedBy,
-          this._transport(), h("details", { class: "fv-more" }, h("summary", null, "Look of the map"), this.stage.controls)),
+          this._transport(), h("details", { class: "fv-more" }, h("summary", null, "Colours and scale"), this.stage.controls)),
         h("section", { class: "fv-side" },
           h("section", { class: "fv-panel", "aria-label": "Answer" }, name("Answer", legend), words, this.natural, h("div", { class: "fv-row fv-small" }, h("span", { class: "fv-hint" }, "rejected shown"), this.rejects.box)),
           h("section", { class: "fv-panel", "aria-label": "Draft tree" }, name("Tree", this.treeName), branches),
@@ -144,7 +149,7 @@
         h("section", { class: "fv-wide", "aria-label": "Trajectory" }, name("Trajectory", h("span", null, "words whose maps are sharp and far apart"), this.strip.actions), cards),
         this.steps.box);
       this.head = h("header", { class: "fv-head" }, h("div", null, this.question, this.meta), this.pill);
-      root.replaceChildren(this.head, this.note, this.empty, this.body, this.help, this.live);
+      root.replaceChildren(this.file, this.head, this.note, this.empty, this.body, this.help, this.live);
     }
 
     _transport() {
@@ -303,7 +308,8 @@
       this.at += 1;
       const v = this.run.rounds[this.at - 1].verdict;
       const span = this.pace === "real" ? Math.max(16, v.draft_ms + v.select_ms + v.verify_ms) : 1000 / Number(this.pace);
-      const phases = this.calm.matches || span < 200 ? [["done", 1]] : PHASES;
+      const arriving = this.pace === "real" && !this.run.finished; // a run under way is shown as it comes
+      const phases = arriving || this.calm.matches || span < 200 ? [["done", 1]] : PHASES;
       const run = (i) => {
         if (i === phases.length) {
           this.clock = null;
@@ -313,7 +319,7 @@
         }
         this.phase = phases[i][0];
         if (this.phase === "done") this.seen = Math.max(this.seen, this.at);
-        this.clock = setTimeout(() => run(i + 1), span * phases[i][1]);
+        this.clock = setTimeout(() => run(i + 1), arriving ? 0 : span * phases[i][1]);
         this._draw();
       };
       run(0);
@@ -344,7 +350,7 @@
     }
 
     _release() {
-      Object.assign(this, { pinned: null, peeked: null, patch: null, used: null });
+      Object.assign(this, { pinned: null, peeked: null, patch: null, missed: false, used: null });
       this.stage.picked = null;
       this.help.hidden = true;
       this._draw();
@@ -362,8 +368,9 @@
     }
 
     _patch(entries) {
-      const same = entries && this.patch && entries.join() === this.patch.join();
-      this.patch = same ? null : entries;
+      this.missed = entries.length === 0;
+      const same = this.patch && entries.join() === this.patch.join();
+      this.patch = same || this.missed ? null : entries;
       this.stage.picked = this.patch;
       this.used = this.patch ? this.run.wordsUsing(this.patch) : null;
       this._draw();
@@ -412,9 +419,11 @@
       const round = this.at > 0 ? run.rounds[this.at - 1] : null;
       const partial = !round || this.at < run.steps ? null : run.rounds[run.steps] || null; // drafted but not judged yet
       this.root.dataset.phase = this.phase;
+      this.root.toggleAttribute("data-playing", this.playing); // steps are animated while they play, never while one scrubs
       this.answer.show(this.at, this.seen, holding);
       this.answer.propose(holding ? round : this.playing && this.at === run.steps ? partial : null);
       this.answer.mark(this.pinned, this.used);
+      this.answer.follow(this.at);
       this.tree.show(run, round);
       this.tree.mark(this.pinned);
       say(this.treeName, round ? `step ${this.at}` : "");
@@ -462,22 +471,23 @@
       const { run } = this, view = this._inView(round, holding);
       this.stage.show(view.reads, `${run.serial} ${view.key}`);
       this.numbers.show(run, Math.max(0, holding ? this.at - 1 : this.at), view.reads.length === 1 ? view.reads[0] : null);
-      const key = `${view.key}|${this.patch}|${this.at}|${holding}|${run.serial}`;
+      const key = `${view.key}|${this.patch}|${this.missed}|${this.at}|${holding}|${run.serial}`;
       if (key === this.captioned) return;
       this.captioned = key;
-      this.caption.replaceChildren(...(view.item ? captionOf(run, view.item, view.reads[0], (entries) => this._patch(entries)) : [h("p", null, view.text + ".")]));
+      this.caption.replaceChildren(...(view.item ? captionOf(run, view.item, view.reads[0], { item: (key) => this._pin(key), patch: (entries) => this._patch(entries) }) : [h("p", null, view.text + ".")]));
       this.stage.canvas.setAttribute("aria-label", `Map of retrieved entries. ${this.caption.textContent}`);
       this._drawUsed();
     }
 
     _drawUsed() {
-      this.usedBy.hidden = !this.patch;
+      this.usedBy.hidden = !this.patch && !this.missed;
+      if (this.missed) this.usedBy.replaceChildren(h("p", null, "This part of the picture was not seen by the model."));
       if (!this.patch) return;
-      const { row, column } = this.run.place(this.patch[0]);
+      const place = this.patch.map((entry) => this.run.nameOf(entry)).join(" and ");
       const chips = this.used.slice(0, 24).map(({ word, mass }) => h("button", { type: "button", class: "fv-chip", onclick: () => this._jump(word) }, `${label(word.text, 24)} `, h("span", null, percent(mass))));
       const many = this.used.length === 1 ? "1 word" : `${this.used.length} words`;
       this.usedBy.replaceChildren(
-        h("p", null, this.used.length ? `The patch in row ${row + 1}, column ${column + 1} was used by ${many}, most mass first:` : `No word used the patch in row ${row + 1}, column ${column + 1}.`),
+        h("p", null, this.used.length ? `The patch in ${place} was used by ${many}, most mass first:` : `No word used the patch in ${place}.`),
         h("div", { class: "fv-chips" }, ...chips));
     }
 

@@ -16,7 +16,7 @@
   }
 
   class Stage {
-    /** on = {change(), patch(entries or null)}; change is called after any setting that alters what maps look like. */
+    /** on = {change(), patch(entries)}; change is called after any setting that alters what maps look like. */
     constructor(on) {
       this.on = on;
       this.palette = "viridis";
@@ -156,7 +156,7 @@
       if (!this.run || !this.run.prefill) return;
       const box = this.canvas.getBoundingClientRect();
       const entries = this.run.entriesAt((event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
-      this.on.patch(entries.length ? entries : null);
+      this.on.patch(entries);
     }
   }
 

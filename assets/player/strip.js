@@ -2,8 +2,28 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, label, percent, valuesOf, download } = FOVEA;
-  const MOST = 5, LEAST = 0.25;
+  const { h, label, percent, download } = FOVEA;
+  const MOST = 5, LEAST = 0.25, SPACE = " \t\n\r\v\f";
+
+  /** The answer cut at white space, as the engine cuts it: [{text, tokens}], tokens in order; pieces of white space only
+      belong to no word. */
+  function spans(run) {
+    const raw = (token) => (token.bytes ? token.bytes.replace(/../g, (hex) => String.fromCharCode(parseInt(hex, 16))) : token.text);
+    const all = [];
+    let open = [];
+    const close = () => {
+      const text = open.map((token) => token.text).join("").trim();
+      if (text) all.push({ text, tokens: open });
+      open = [];
+    };
+    for (const token of run.words) {
+      const own = raw(token), before = open.length ? raw(open[open.length - 1]) : "";
+      if (SPACE.includes(own[0] || "x") || SPACE.includes(before[before.length - 1] || "x")) close();
+      if (own.trim() || open.length) open.push(token);
+    }
+    close();
+    return all;
+  }
 
   function jaccard(a, b) {
     let shared = 0;
@@ -13,38 +33,45 @@
   }
 
   /** Words for the strip: the highest peak, then the largest peak x smallest Jaccard distance to those taken, until five are
-      taken or the value falls below 0.25; in answer order. Jaccard distance is between sets of chosen entries. */
+      taken or the value falls below 0.25; in answer order. A word stands with its token of highest peak; the distance is
+      between sets of chosen entries (fovea_core/trace/strip.py is the same rule). */
   function chooseWords(run, upto) {
     const left = [];
-    for (const word of run.words) {
-      const read = word.step <= upto ? run.readOf(word) : null;
-      if (read && read.size) left.push({ word, peak: read.event.peak, set: (read.set ??= new Set(read.entries)), far: 1 });
+    for (const span of spans(run)) {
+      let best = null;
+      for (const token of span.tokens) {
+        const read = token.step <= upto ? run.readOf(token) : null;
+        if (read && (!best || read.event.peak > best.peak)) best = { text: span.text, token, peak: read.event.peak, read, far: 1 };
+      }
+      if (best) left.push(best);
     }
     const taken = [];
     while (taken.length < MOST && left.length) {
       let best = 0;
       for (let i = 1; i < left.length; i += 1) if (left[i].peak * left[i].far > left[best].peak * left[best].far) best = i;
       const [pick] = left.splice(best, 1);
-      if (pick.peak * pick.far < LEAST) break;
+      if (taken.length && pick.peak * pick.far < LEAST) break;
       taken.push(pick);
-      for (const other of left) other.far = Math.min(other.far, jaccard(other.set, pick.set));
+      for (const other of left) other.far = Math.min(other.far, jaccard(setOf(other.read), setOf(pick.read)));
     }
-    return taken.map((pick) => pick.word).sort((a, b) => a.index - b.index);
+    return taken.map(({ text, token }) => ({ text, token })).sort((a, b) => a.token.index - b.token.index);
   }
 
-  const figures = (run, word) => {
-    const read = run.readOf(word);
-    return { step: `step ${word.step}`, k: `K ${read.size}`, mass: `${percent(read.event.captured)} of mass` };
+  const setOf = (read) => (read.set ??= new Set(read.entries));
+
+  const figures = (run, token) => {
+    const read = run.readOf(token);
+    return `step ${token.step} · K ${read.size} · ${percent(read.event.captured)} of mass`;
   };
 
   class Strip {
-    /** on = {jump(word), pinned() -> word or null, draw(canvas, map), map(word)}; draw paints picture and heat. */
+    /** on = {jump(token), pinned() -> token or null, draw(canvas, token, width), refresh()}; draw paints picture and map. */
     constructor(host, on) {
       this.on = on;
       this.host = host;
       this.edited = false;
       this.cards = h("ol", { class: "fv-cards" });
-      this.none = h("p", { class: "fv-foot" }, "No word so far has a map with a clear peak.");
+      this.none = h("p", { class: "fv-foot" }, "No word so far was drafted with a look.");
       this.add = h("button", { type: "button", class: "fv-button", onclick: () => this._add() }, "Add pinned word");
       this.auto = h("button", { type: "button", class: "fv-button", onclick: () => this._auto() }, "Choose again");
       this.png = h("button", { type: "button", class: "fv-button", onclick: () => this.save() }, "Save strip (PNG)");
@@ -57,29 +84,32 @@
       this.edited = false;
       this.words = [];
       this.run = null;
+      this.drawn = "";
       this._draw();
     }
 
     /** Chooses the words up to step ``upto`` unless the reader has edited the strip. */
     show(run, upto) {
-      const words = this.edited ? this.words : chooseWords(run, upto);
-      const same = this.run === run && words.length === this.words.length && words.every((word, i) => word === this.words[i]);
+      const words = this.edited ? this.words : chooseWords(run, upto), now = words.map((word) => `${word.token.index} ${word.text}`).join("|");
+      const same = this.run === run && now === this.drawn;
       this.run = run;
       this.words = words;
+      this.drawn = now;
       if (!same) this._draw();
       this.buttons();
     }
 
     buttons() {
-      const word = this.on.pinned();
-      this.add.disabled = !word || !this.run || !this.run.readOf(word) || this.words.includes(word) || this.words.length >= 8;
+      const token = this.on.pinned();
+      this.add.disabled = !token || !this.run || !this.run.readOf(token) || this.words.some((word) => word.token === token) || this.words.length >= 8;
       this.auto.disabled = !this.edited;
       this.png.disabled = this.words.length === 0;
     }
 
     _add() {
+      const token = this.on.pinned(), whole = spans(this.run).find((span) => span.tokens.includes(token));
       this.edited = true;
-      this.words = [...this.words, this.on.pinned()].sort((a, b) => a.index - b.index);
+      this.words = [...this.words, { text: whole ? whole.text : token.text, token }].sort((a, b) => a.token.index - b.token.index);
       this._draw();
     }
 
@@ -97,20 +127,17 @@
       this.cards.replaceChildren();
       this.none.hidden = this.words.length > 0;
       for (const word of this.words) {
-        const canvas = h("canvas", { class: "fv-thumb", role: "img", "aria-label": `Picture with the map of ${label(word.text)}` });
-        this.on.draw(canvas, word, 320);
-        const f = figures(this.run, word);
-        this.cards.append(
-          h("li", null,
-            h("button", { type: "button", class: "fv-card", onclick: () => this.on.jump(word) }, canvas,
-              h("span", { class: "fv-card-word" }, label(word.text, 24)),
-              h("span", { class: "fv-card-figures" }, `${f.step} · ${f.k} · ${f.mass}`)),
-            h("button", { type: "button", class: "fv-drop", "aria-label": `Take ${label(word.text)} out of the strip`, title: "Take out", onclick: () => {
-              this.edited = true;
-              this.words = this.words.filter((other) => other !== word);
-              this._draw();
-            } }, "×")),
-        );
+        const { token } = word, name = label(word.text, 24), canvas = h("canvas", { class: "fv-thumb", role: "img", "aria-label": `Picture with the map of ${name}` });
+        this.on.draw(canvas, token, 320);
+        const drop = () => {
+          this.edited = true;
+          this.words = this.words.filter((other) => other !== word);
+          this._draw();
+        };
+        this.cards.append(h("li", null,
+          h("button", { type: "button", class: "fv-card", onclick: () => this.on.jump(token) }, canvas,
+            h("span", { class: "fv-card-word" }, name), h("span", { class: "fv-card-figures" }, figures(this.run, token))),
+          h("button", { type: "button", class: "fv-drop", "aria-label": `Take ${name} out of the strip`, title: "Take out", onclick: drop }, "×")));
       }
       this.buttons();
     }
@@ -118,7 +145,7 @@
     /** The strip as a PNG picture of its own. */
     async save() {
       const wide = 480, gap = 36, edge = 32, first = document.createElement("canvas");
-      this.on.draw(first, this.words[0], wide);
+      this.on.draw(first, this.words[0].token, wide);
       const tall = first.height, sheet = document.createElement("canvas");
       sheet.width = edge * 2 + this.words.length * wide + (this.words.length - 1) * gap;
       sheet.height = edge * 2 + tall + 96;
@@ -127,15 +154,14 @@
       pen.fillRect(0, 0, sheet.width, sheet.height);
       this.words.forEach((word, i) => {
         const x = edge + i * (wide + gap), thumb = document.createElement("canvas");
-        this.on.draw(thumb, word, wide);
+        this.on.draw(thumb, word.token, wide);
         pen.drawImage(thumb, x, edge);
         pen.fillStyle = "#1c1b19";
         pen.font = "600 30px ui-sans-serif, system-ui, sans-serif";
         pen.fillText(label(word.text, 24), x, edge + tall + 46, wide);
         pen.fillStyle = "#6b6862";
         pen.font = "22px ui-sans-serif, system-ui, sans-serif";
-        const f = figures(this.run, word);
-        pen.fillText(`${f.step} · ${f.k} · ${f.mass}`, x, edge + tall + 82, wide);
+        pen.fillText(figures(this.run, word.token), x, edge + tall + 82, wide);
         if (i) pen.fillText("→", x - gap / 2 - 11, edge + tall / 2 + 8);
       });
       const blob = await new Promise((done) => sheet.toBlob(done, "image/png"));

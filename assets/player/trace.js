@@ -272,6 +272,13 @@
       return { tile, row, column, box: [left, top, left + wide, top + tall] };
     }
 
+    /** Where an entry lies, in words; the view is named where there is more than one. */
+    nameOf(entry) {
+      const { tile, row, column } = this.place(entry);
+      const view = this.tiles.length === 1 ? "" : tile.view === "global" ? "whole view, " : `tile ${this.tiles.indexOf(tile) + 1}, `;
+      return `${view}row ${row + 1}, column ${column + 1}`;
+    }
+
     /** Valid entries whose box holds the point (x, y), in fractions of the picture; one per view. */
     entriesAt(x, y) {
       const found = [];

@@ -41,7 +41,7 @@
     const columns = [];
     for (const spot of spots) {
       spot.note = spot.p === null || spot.p === undefined ? "" : chance(spot.p);
-      spot.width = Math.max(26, wide(spot.text) + (spot.note ? wide(spot.note) * 0.82 + 6 : 0) + 2 * PAD);
+      spot.width = Math.max(26, wide(spot.text) + (spot.note ? wide(spot.note) * 0.84 + 9 : 0) + 2 * PAD);
       columns[spot.depth] = Math.max(columns[spot.depth] || 0, spot.width);
     }
     for (const spot of spots) {
@@ -116,7 +116,8 @@
       this.scroll.append(svg);
       this._rove(svg.querySelector("[data-key]"));
       const drafted = round.nodes.size, pruned = round.verdict ? round.verdict.pruned : 0;
-      this.foot.textContent = `${drafted} drafted node${drafted === 1 ? "" : "s"} checked in one target forward` + (pruned ? `; ${pruned} more candidates were pruned before` : "");
+      const looked = h("span", { class: "fv-dot" }, "a state that looked at the picture before drafting on");
+      this.foot.replaceChildren(`${drafted} drafted node${drafted === 1 ? "" : "s"} checked in one target forward` + (pruned ? `; ${pruned} more candidates were pruned before` : "") + ". ", looked);
     }
 
     mark(pinned) {

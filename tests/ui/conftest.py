@@ -43,7 +43,7 @@ def new_page(browser):
         context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True, **options)
         contexts.append(context)
         context.route("**/*", judge)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(30_000)
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         if console:

@@ -13,6 +13,7 @@ from app.player import standalone_html
 from fovea_core.trace.codec import decode, unpack_entries, unpack_masses
 from fovea_core.trace.fold import fold
 from fovea_core.trace.laws import checked
+from fovea_core.trace.strip import trajectory_strip
 from tests.sample_traces import CELLS, EOS, HOSTILE, SIZE_PX, sample_lines
 
 pytestmark = pytest.mark.browser
@@ -149,6 +150,9 @@ def test_bonus_words_and_words_without_a_read_say_so(show):
     page.click(f"[data-word='{bonus.position}']")
     settle(page)
     assert "the target's own word, not drafted" in page.inner_text(".fv-caption")
+    page.click(".fv-caption .fv-link")  # what the drafter tried there
+    settle(page)
+    assert "rejected in step" in page.inner_text(".fv-caption")
     blind = next(token for token in summary.tokens if token.how == "accepted" and token.read is None)
     page.click(f"[data-word='{blind.position}']")
     settle(page)
@@ -262,35 +266,16 @@ def test_the_tree_has_real_branches(show):
     assert len({tuple(place) for place in places}) == len(places), "two nodes lie on each other"
 
 
-def jaccard_distance(a, b):
-    return 1 - len(set(a) & set(b)) / len(set(a) | set(b))
-
-
-def strip_twin(summary):
-    """The rule of the strip, written plainly: peak x smallest Jaccard distance, at most five, none below 0.25."""
-    left = [token for token in summary.tokens if token.read]
-    taken = []
-    while left and len(taken) < 5:
-        worth = {
-            t.position: t.read.peak * min([jaccard_distance(read_of(t)[0], read_of(o)[0]) for o in taken], default=1.0)
-            for t in left
-        }
-        best = max(left, key=lambda t: (worth[t.position], -t.position))
-        if worth[best.position] < 0.25:
-            break
-        taken.append(best)
-        left.remove(best)
-    return sorted(token.position for token in taken)
-
-
 def test_the_strip_follows_its_rule_and_can_be_edited(show):
-    """Same words as a plain implementation of the rule; a click jumps; words can be taken out and put in; PNG is a picture."""
+    """Same words and tokens as the engine's rule; a click jumps; words can be taken out and put in; PNG is a picture."""
     lines = sample_lines("compared")
     page, summary = show(lines, **END), summary_of(lines)
     page.wait_for_selector(".fv-card")
-    expected = strip_twin(summary)
+    strip = trajectory_strip(summary)
+    expected = [word.token.position for word in strip]
     assert len(expected) >= 3
-    assert page.evaluate("FOVEA.page.strip.words.map((w) => w.index)") == expected
+    assert page.evaluate("FOVEA.page.strip.words.map((w) => w.token.index)") == expected
+    assert page.locator(".fv-card-word").all_inner_texts() == [word.word.text for word in strip]
     page.click(".fv-card >> nth=1")
     settle(page)
     assert page.get_attribute(".fv-answer .fv-pinned", "data-word") == str(expected[1])
@@ -299,9 +284,9 @@ def test_the_strip_follows_its_rule_and_can_be_edited(show):
     assert download.value.path().read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     page.hover(".fv-cards > li >> nth=1")
     page.click(".fv-drop >> nth=1")
-    assert page.evaluate("FOVEA.page.strip.words.map((w) => w.index)") == [expected[0], *expected[2:]]
+    assert page.evaluate("FOVEA.page.strip.words.map((w) => w.token.index)") == [expected[0], *expected[2:]]
     page.click("text=Add pinned word")
-    assert page.evaluate("FOVEA.page.strip.words.map((w) => w.index)") == expected
+    assert page.evaluate("FOVEA.page.strip.words.map((w) => w.token.index)") == expected
 
 
 def test_hostile_text_stays_text(show):
@@ -427,6 +412,7 @@ def test_live_append_gives_the_same_page_as_replay(show):
     settle(page)
     assert page.inner_text(".fv-question") == "Another question?"
     page.evaluate("(lines) => FOVEA.page.set(lines)", other)
+    page.wait_for_function("() => FOVEA.page.stage.ready")  # the same picture again
     page.evaluate("FOVEA.page.goto(FOVEA.page.run.steps)")
     settle(page)
     assert answer_text(page) == summary_of(other).text
@@ -437,14 +423,20 @@ def test_live_append_gives_the_same_page_as_replay(show):
 
 def test_playing_goes_through_the_phases_and_can_be_skipped(show, new_page):
     """propose, check, verdict, done at the chosen pace; with reduced motion only whole steps; skip shows the end."""
-    watch = """() => new Promise((done) => { const seen = []; const root = document.querySelector('.fv');
-      new MutationObserver(() => { const now = root.dataset.phase; if (seen[seen.length - 1] !== now) seen.push(now);
-        if (seen.length >= 6) done(seen); }).observe(root, { attributes: true });
-      setTimeout(() => done(seen), 2500);
-      FOVEA.page.goto(0); FOVEA.page._setPace('4', true); FOVEA.page.toggle(); })"""
+    watch = """(enough) => new Promise((done) => {
+      const seen = [], player = FOVEA.page, draw = player._draw.bind(player);
+      player._draw = () => {  // every change of phase asks for a drawing, also where a busy machine skips frames
+        if (player.playing && seen[seen.length - 1] !== player.phase) seen.push(player.phase);
+        draw();
+        if (seen.length >= 6 || player.at >= enough) { player._draw = draw; done(seen); }
+      };
+      player.goto(0);
+      player._setPace('4', true);
+      player.toggle();
+    })"""
     lines = sample_lines("scene")
     page = show(lines)
-    seen = page.evaluate(watch)
+    seen = page.evaluate(watch, 14)
     start = seen.index("propose")
     assert seen[start : start + 4] == ["propose", "check", "verdict", "done"]
     assert page.inner_text(".fv-count") != f"step {summary_of(lines).rounds} of {summary_of(lines).rounds}"
@@ -452,22 +444,39 @@ def test_playing_goes_through_the_phases_and_can_be_skipped(show, new_page):
     settle(page)
     assert answer_text(page) == summary_of(lines).text and page.locator(".fv-answer .fv-off[data-word]").count() == 0
     calm = show(lines, page=new_page(reduced_motion="reduce"))
-    assert set(calm.evaluate(watch)) <= {"done"}
+    assert set(calm.evaluate(watch, 2)) <= {"done"}
 
 
 def test_scrubbing_a_long_trace_stays_fast(show):
-    """500 tokens, every step visited: drawing a position (map, chips, tree, numbers) takes well under two frames on average."""
+    """500 tokens: a step (map, chips, tree, numbers, layout, paint) takes less than a frame, a long jump not much more."""
     lines = sample_lines("long")
     page = show(lines)
     assert len(summary_of(lines).tokens) == 500
     page.evaluate("FOVEA.page.goto(FOVEA.page.run.steps)")
     settle(page)
-    mean_ms = page.evaluate(
-        """() => { const p = FOVEA.page, steps = p.run.steps, started = performance.now();
-          for (let i = 0; i < 120; i += 1) { p.goto((i * 37) % steps); p._paint(); }
-          return (performance.now() - started) / 120; }"""
-    )
-    assert mean_ms < 30, f"{mean_ms:.1f} ms a position"
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})  # time of its own thread: the machine may be busy
+
+    def thread_ms():
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return 1000 * next(metric["value"] for metric in metrics if metric["name"] == "ThreadTime")
+
+    def per_position(stride):
+        before = thread_ms()
+        page.evaluate(
+            """async (stride) => {
+              const player = FOVEA.page, steps = player.run.steps;
+              for (let i = 0; i < 60; i += 1) {
+                player.goto((i * stride) % steps);
+                await new Promise((done) => requestAnimationFrame(done));
+              }
+            }""",
+            stride,
+        )
+        return (thread_ms() - before) / 60
+
+    step, jump = min(per_position(1), per_position(1)), min(per_position(37), per_position(37))
+    assert step < 16.7 and jump < 25, f"{step:.1f} ms a step, {jump:.1f} ms a jump"
 
 
 def test_saved_trace_is_the_trace(show):
@@ -483,7 +492,7 @@ def test_saved_trace_is_the_trace(show):
 def test_fits_every_width_with_targets_large_enough(show, new_page, width):
     """No sideways scrolling of the page, every visible button at least 32 px high, the picture inside the window."""
     page = show(sample_lines("compared"), page=new_page(width=width), **END)
-    page.click("summary:has-text('Look of the map')")
+    page.click("summary:has-text('Colours and scale')")
     page.click("[data-word='6']")
     settle(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
