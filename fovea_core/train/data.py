@@ -69,7 +69,7 @@ def draw_shards(out: Path, kind: str, first: int, count: int, shard: int = 300, 
     """Draw ``count`` pictures of ``kind`` with seeds from ``first`` on into shards; shards that exist are kept (resumable)."""
     out.mkdir(parents=True, exist_ok=True)
     seeds = [s for s in range(first, first + 3 * count) if kind_of(s) == kind]
-    with ProcessPoolExecutor(workers, initializer=os.nice, initargs=(19,)) as pool:
+    with ProcessPoolExecutor(workers, initializer=os.nice, initargs=(0,)) as pool:
         for start in tqdm(range(0, count, shard), desc=f"drawing {kind}", unit="shard"):
             path = out / f"{kind}-{seeds[start]:08d}"
             if path.with_suffix(".json").exists():

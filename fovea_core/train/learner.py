@@ -30,17 +30,18 @@ class TargetRecipe:
     intermediate: int = 704
     tower_layers: int = 6
     tower_intermediate: int = 768
-    batch: int = 8
+    batch: int = 16
     samples: int = 40_000
-    tower_samples: int = 4_000
-    warmup: int = 800
+    tower_samples: int = 9_600
+    warmup: int = 480
     decay_share: float = 0.3
     lr: float = 1e-3
-    muon_lr: float = 4e-3
+    muon_lr: float = 3e-3
     clip: float = 1.0
     dense_weight: float = 0.3
     long_questions: int = 2
-    short_questions: int = 2
+    short_questions: int = 3
+    text_tokens: int = 176
     myopic: bool = False
     shares: dict = field(default_factory=lambda: {"scene": 0.4, "text": 0.35, "chart": 0.25})
     seed: int = 0
@@ -118,8 +119,14 @@ def normalise(pixels: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(pixels)).permute(0, 3, 1, 2).float().div_(127.5).sub_(1)
 
 
-def pack(samples: list[Sample], questions: list[list[tuple[str, str]]], tokenizer: Tokenizer) -> Batch:
-    """Pack each picture's questions into one row; position ids of every question restart behind the image."""
+def pack(
+    samples: list[Sample], questions: list[list[tuple[str, str]]], tokenizer: Tokenizer, length: int | None = None
+) -> Batch:
+    """Pack each picture's questions into one row; position ids of every question restart behind the image.
+
+    With ``length`` every row has that many text tokens and questions that no longer fit are left out, so that all batches have
+    one shape (torch.compile compiles once).
+    """
     rows = []
     for asked in questions:
         tokens, positions, targets, segment = [], [], [], []
@@ -127,12 +134,14 @@ def pack(samples: list[Sample], questions: list[list[tuple[str, str]]], tokenize
             ask = [ASK, *tokenizer.encode(question).ids, ANSWER]
             say = [*tokenizer.encode(answer).ids, EOS]
             ids = [*ask, *say]
+            if length is not None and len(tokens) + len(ids) > length:
+                continue
             tokens += ids
             positions += range(1 + CELLS**2, 1 + CELLS**2 + len(ids))
             targets += [-100] * (len(ask) - 1) + say + [-100]
             segment += [number] * len(ids)
         rows.append((tokens, positions, targets, segment))
-    longest = max(len(row[0]) for row in rows)
+    longest = length or max(len(row[0]) for row in rows)
     padded = [
         torch.tensor([row[part] + [fill] * (longest - len(row[part])) for row in rows])
         for part, fill in enumerate((PAD, 0, -100, 0))
