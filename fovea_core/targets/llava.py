@@ -63,6 +63,11 @@ class LlavaTarget(Target):
         super().__init__(id, fingerprint, backbone, tokenizer, frozenset(eos_ids), placeholder)
 
     @torch.inference_mode()
+    def prompt_ids(self, question: str) -> list[int]:
+        """The whole prompt: begin, image placeholders, the question as ordinary text between its two marks."""
+        asked = self.tokenizer.encode(question, add_special_tokens=False).ids
+        return [self._bos, *[self.image_token_id] * self.image.cells**2, self._ask, *asked, self._answer]
+
     def prompt(self, image: Image.Image, question: str) -> Prompt:
         """See Target.prompt; the picture is letterboxed, cells that lie on padding only are invalid."""
         settings = self.image
@@ -75,10 +80,8 @@ class LlavaTarget(Target):
             raise TargetError(
                 f"the tower gives {features.shape[0]} image tokens, {settings.cells} x {settings.cells} expected."
             )
-        asked = self.tokenizer.encode(question, add_special_tokens=False).ids
-        ids = [self._bos, *[self.image_token_id] * count, self._ask, *asked, self._answer]
         valid = torch.from_numpy(place.valid(settings.cells).reshape(-1)).to(self.device)
-        return Prompt(ids, [(1, 1 + count)], features, [place.tile(settings.cells)], valid)
+        return Prompt(self.prompt_ids(question), [(1, 1 + count)], features, [place.tile(settings.cells)], valid)
 
 
 def load_llava(folder: str | Path, device: str | torch.device = "cpu", id: str | None = None) -> LlavaTarget:

@@ -1,0 +1,102 @@
+"""The embedded models from nothing: what ``train-target`` and ``train-drafter`` do when no other target is named.
+
+Everything lives in a work folder outside the tree and resumes: ``tokenizer.json``, ``pictures/``, ``target/`` (checkpoint,
+log), ``drafter-pictures/``, ``artifacts/``, ``drafters/`` (checkpoint, log, both twins). Finished weights go to an export
+folder.
+"""
+
+from __future__ import annotations
+
+import pydoc_data.topics
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fovea_core.train.allocator import keep_freed_memory
+from fovea_core.train.artifacts import ArtifactRequest, make_artifacts
+from fovea_core.train.data import Shards, draw_shards
+from fovea_core.train.drafter import TWINS, DrafterRecipe, train_drafter
+from fovea_core.train.learner import TargetRecipe
+from fovea_core.train.target import export_target, train_target
+from fovea_core.train.tokenizer import train_tokenizer
+from fovea_core.worksite import KINDS, make_picture
+
+#: Seeds from here on show the drafter pictures that the target has not learnt from.
+DRAFTER_SEEDS = 3_000_000
+_SHARD = 300
+_TOKENIZER_SEEDS = 160
+
+
+def make_tokenizer(path: Path) -> Path:
+    """Train the tokenizer on the questions of the drawn world; the prose of Python's own help topics fills the table."""
+    if not path.exists():
+        drawn = (make_picture(kind, seed, scale=0.25) for kind in KINDS for seed in range(_TOKENIZER_SEEDS))
+        texts = {text for picture in drawn for q in picture.questions for text in (q.question, q.answer)}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        train_tokenizer(sorted(texts), " ".join(pydoc_data.topics.topics.values()).splitlines()).save(str(path))
+    return path
+
+
+def draw_pictures(folder: Path, first: int, each: int, workers: int = 1) -> Path:
+    """``each`` pictures of every kind with seeds from ``first`` on, the kinds taking turns so that training may begin early."""
+    for start in range(0, each, _SHARD):
+        for kind in KINDS:
+            draw_shards(folder, kind, first + 3 * start, min(_SHARD, each - start), _SHARD, workers)
+    return folder
+
+
+def make_target(
+    work: Path, recipe: TargetRecipe, *, pictures: int = 5_500, export: Path | None = None, workers: int = 1, **training
+) -> Path:
+    """Tokenizer, pictures, training, export; every part that is already there is kept. ``training`` goes to train_target.
+
+    Returns the checkpoint, or the export folder where one is named.
+    """
+    tokenizer = make_tokenizer(work / "tokenizer.json")
+    shards = draw_pictures(work / "pictures", 0, pictures, workers)
+    checkpoint = train_target(shards, work / "target", tokenizer, recipe, **training)
+    return export_target(checkpoint, tokenizer, export) if export else checkpoint
+
+
+def artifact_requests(shards: Shards, target, long: int = 2, seed: int = 0) -> Iterator[ArtifactRequest]:
+    """``long`` long questions of every picture, kinds taking turns, as requests to a LlavaTarget."""
+    rng = np.random.default_rng(seed)
+    for group in zip(*(shards.samples[kind] for kind in KINDS)):
+        for sample in group:
+            asked = [q for q, _, kind in sample.questions if kind == "long"]
+            pixels, valid = np.array(sample.pixels), np.array(sample.valid).reshape(-1)
+            for index in rng.permutation(len(asked))[:long]:
+                yield ArtifactRequest(pixels, valid, target.prompt_ids(asked[index]))
+
+
+def make_drafters(
+    work: Path,
+    target,
+    recipe: DrafterRecipe,
+    *,
+    pictures: int = 1_500,
+    which: str = "both",
+    export: Path | None = None,
+    threads: int | None = None,
+    workers: int = 1,
+    log: Callable[[str], None] = print,
+) -> list[Path]:
+    """Pictures, the target's own answers to them, both twins, export. Returns the twins' folders."""
+    keep_freed_memory()
+    if threads:
+        torch.set_num_threads(threads)
+    shards = Shards(draw_pictures(work / "drafter-pictures", DRAFTER_SEEDS, pictures, workers))
+    artifacts = make_artifacts(target, artifact_requests(shards, target), work / "artifacts", log=log)
+    folders = train_drafter(target, artifacts, work / "drafters", which=which, recipe=recipe, log=log)
+    if export is None:
+        return folders
+    copied = []
+    for folder in folders:
+        if folder.name not in TWINS:
+            raise ValueError(f"{folder.name} is no twin")
+        shutil.rmtree(export / folder.name, ignore_errors=True)
+        copied.append(Path(shutil.copytree(folder, export / folder.name)))
+    return copied
