@@ -17,7 +17,7 @@ from torch import Tensor
 from fovea_core.drafter.checkpoint import save_drafter
 from fovea_core.drafter.model import Drafter, DrafterConfig
 from fovea_core.memory.select import Policy, make_policy
-from fovea_core.train.loss import LossWeights, Parts, fovea_loss, step_weights
+from fovea_core.train.loss import LossWeights, Parts, Truth, fovea_loss
 from fovea_core.train.samples import Batch, Order, Sample, collate, load_samples
 from fovea_core.train.unroll import supervised, unroll
 
@@ -85,32 +85,16 @@ def config_for(target, recipe: DrafterRecipe, sighted: bool) -> DrafterConfig:
     )
 
 
-@dataclass(frozen=True)
-class Truth:
-    """What the target said at the supervised rows of a batch, shared by the twins.
-
-    rows (M,) int64 into the flattened (B, steps, A); step, position (M,) from 1; states (M, d), middle (M, d), labels (M,);
-    item (M,) int64 into ``logits`` (B A, V).
-    """
-
-    rows: Tensor
-    step: Tensor
-    position: Tensor
-    states: Tensor
-    middle: Tensor
-    labels: Tensor
-    item: Tensor
-    logits: Tensor
-
-
 @torch.no_grad()
 def truth_of(batch: Batch, head: Tensor, steps: int) -> Truth:
-    """Collect h^T, h~^T, labels and p^T's logits for every supervised (sample, step, base)."""
+    """Collect h^T, h~^T, labels and p^T = softmax(head h^T) for every supervised (sample, step, base)."""
     rows = supervised(batch, steps).flatten().nonzero()[:, 0]
     bases = batch.base.shape[1]
     a, s, b = rows % bases, rows // bases % steps, rows // (bases * steps)
     after = batch.base[b, a] + s + 1
     answers = batch.states[torch.arange(batch.base.shape[0])[:, None], batch.base + 1]  # (B, A, d): h^T of each answer item
+    log_p = torch.log_softmax(answers.flatten(0, 1) @ head.t(), -1)  # (B A, V)
+    p = log_p.exp()
     return Truth(
         rows=rows,
         step=s + 1,
@@ -119,7 +103,8 @@ def truth_of(batch: Batch, head: Tensor, steps: int) -> Truth:
         middle=batch.mid[b, a + s],
         labels=batch.tokens[b, after],
         item=b * bases + a + s,
-        logits=answers.flatten(0, 1) @ head.t(),
+        probabilities=p,
+        negentropy=(p * log_p).sum(-1),
     )
 
 
@@ -129,17 +114,7 @@ def draft_loss(drafter: Drafter, batch: Batch, truth: Truth, policy: Policy, ste
     depth = torch.arange(steps, device=states.device).repeat_interleave(states.shape[2])  # (steps A,)
     memory = drafter.remember(batch.features, batch.valid)
     scoring = drafter.scoring_states(states.flatten(1, 2), depth, memory, policy).flatten(0, 1)[truth.rows]
-    return fovea_loss(
-        scoring=scoring,
-        logits=drafter.logits(scoring),
-        middle=middle.flatten(0, 2)[truth.rows],
-        truth=truth.states,
-        truth_logits=truth.logits[truth.item],
-        middle_truth=truth.middle,
-        labels=truth.labels,
-        w=step_weights(truth.step, truth.position, weights),
-        weights=weights,
-    )
+    return fovea_loss(scoring, middle.flatten(0, 2)[truth.rows], drafter.head, truth, weights)
 
 
 class Twin:
@@ -274,7 +249,7 @@ class DrafterTrainer:
             parts = twin.learn(batch, truth, self.step)
             length, bases = chain_length(parts.hits, truth, batch, self.recipe.unroll)
             lines[twin.name] = {
-                **{name: round(float(getattr(parts, name).detach()), 4) for name in ("total", "hidden", "kl", "token")},
+                **{name: round(getattr(parts, name).item(), 4) for name in ("total", "hidden", "kl", "token")},
                 "accuracy": accuracy_by_depth(parts.hits, truth.step, self.recipe.unroll),
                 "chain": round(length / bases, 4),
             }

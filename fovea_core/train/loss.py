@@ -1,4 +1,8 @@
-"""The FOVEA training objective (paper Table 5, eq 15-18): L = 1.0 L_hid + 0.2 L_KL + 1.0 L_tok, each a weighted mean."""
+"""The FOVEA training objective (paper Table 5, eq 15-18): L = 1.0 L_hid + 0.2 L_KL + 1.0 L_tok, each a weighted mean.
+
+The parts that need logits are computed over a few hundred rows at a time together with their gradient: the head is frozen,
+so nothing of a chunk's (rows, V) arrays is needed later, and they stay in the processor's cache.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+#: Rows of logits at a time: 512 rows of a vocabulary of 2,000 are 4 MB.
+CHUNK = 512
 
 
 @dataclass(frozen=True)
@@ -37,8 +44,28 @@ def step_weights(step: Tensor, position: Tensor, weights: LossWeights) -> Tensor
 
 
 @dataclass(frozen=True)
+class Truth:
+    """What the target said at the M supervised rows of a batch; shared by the twins.
+
+    rows (M,) int64 into the flattened (B, steps, A); step, position (M,) int64 from 1; states (M, d): h^T after the target's
+    final norm; middle (M, d): h~^T; labels (M,) int64: its argmax; item (M,) int64 into ``probabilities`` (B A, V), p^T, and
+    ``negentropy`` (B A,), sum p^T log p^T.
+    """
+
+    rows: Tensor
+    step: Tensor
+    position: Tensor
+    states: Tensor
+    middle: Tensor
+    labels: Tensor
+    item: Tensor
+    probabilities: Tensor
+    negentropy: Tensor
+
+
+@dataclass(frozen=True)
 class Parts:
-    """What a loss is made of, scalars, and top-1 hits (M,) bool."""
+    """What a loss is made of: ``total`` with a gradient, the three parts without, top-1 hits (M,) bool."""
 
     total: Tensor
     hidden: Tensor
@@ -53,14 +80,12 @@ def hidden_loss(scoring: Tensor, truth: Tensor, middle: Tensor, middle_truth: Te
     return weights.last * last + weights.middle * (middle.float() - middle_truth).square().mean(-1)
 
 
-def kl_loss(logits: Tensor, log_total: Tensor, truth_logits: Tensor) -> Tensor:
-    """L_KL per row: KL(p^T || p^D), summed over the vocabulary (averaging would make it vanish). (M, V), (M,), (M, V) to (M,).
+def kl_loss(logits: Tensor, log_total: Tensor, truth: Tensor, negentropy: Tensor) -> Tensor:
+    """L_KL per row: KL(p^T || p^D), summed over the vocabulary (averaging would make it vanish).
 
-    ``log_total`` = logsumexp of the logits, so that sum p^T log p^D needs no second (M, V) array of log-probabilities.
+    logits (M, V); log_total (M,) their logsumexp; truth (M, V) p^T; negentropy (M,) sum p^T log p^T. Returns (M,).
     """
-    log_truth = torch.log_softmax(truth_logits, -1)
-    truth = log_truth.exp()
-    return (truth * (log_truth - logits)).sum(-1) + log_total
+    return negentropy - (truth * logits).sum(-1) + log_total
 
 
 def token_loss(logits: Tensor, log_total: Tensor, labels: Tensor, weights: LossWeights) -> tuple[Tensor, Tensor]:
@@ -77,29 +102,43 @@ def token_loss(logits: Tensor, log_total: Tensor, labels: Tensor, weights: LossW
     return weights.entropy * (log_total - own) + weights.compete * pushed, best.indices[:, 0] == labels
 
 
-def fovea_loss(
-    scoring: Tensor,
-    logits: Tensor,
-    middle: Tensor,
-    truth: Tensor,
-    truth_logits: Tensor,
-    middle_truth: Tensor,
-    labels: Tensor,
-    w: Tensor,
-    weights: LossWeights,
-) -> Parts:
+class _HeadLoss(torch.autograd.Function):
+    """lambda_KL L_KL + lambda_tok L_tok of (M, d) scoring states, with its gradient computed on the way forward."""
+
+    @staticmethod
+    def forward(ctx, scoring: Tensor, head: Tensor, truth: Truth, share: Tensor, weights: LossWeights):
+        gradient = torch.empty(scoring.shape, dtype=torch.float32, device=scoring.device)
+        hits = torch.empty(scoring.shape[0], dtype=torch.bool, device=scoring.device)
+        kl = token = torch.zeros((), device=scoring.device)
+        for rows in torch.arange(scoring.shape[0], device=scoring.device).split(CHUNK):
+            part = slice(int(rows[0]), int(rows[-1]) + 1)
+            item, w = truth.item[part], share[part]
+            logits = (scoring[part] @ head.t()).float().requires_grad_()
+            with torch.enable_grad():
+                log_total = torch.logsumexp(logits, -1)
+                some_kl = (w * kl_loss(logits, log_total, truth.probabilities[item], truth.negentropy[item])).sum()
+                rowwise, hits[part] = token_loss(logits, log_total, truth.labels[part], weights)
+                some_token = (w * rowwise).sum()
+                (slope,) = torch.autograd.grad(weights.kl * some_kl + weights.token * some_token, logits)
+            gradient[part] = (slope.to(scoring.dtype) @ head).float()
+            kl, token = kl + some_kl.detach(), token + some_token.detach()
+        ctx.save_for_backward(gradient)
+        ctx.mark_non_differentiable(kl, token, hits)
+        return weights.kl * kl + weights.token * token, kl, token, hits
+
+    @staticmethod
+    def backward(ctx, outer, *_):
+        (gradient,) = ctx.saved_tensors
+        return outer * gradient, None, None, None, None
+
+
+def fovea_loss(scoring: Tensor, middle: Tensor, head: Tensor, truth: Truth, weights: LossWeights) -> Parts:
     """The whole objective over M supervised rows.
 
-    scoring (M, d): h^ after the correction and the final norm; logits (M, V) = head h^; middle (M, d): block 1's output;
-    truth (M, d): h^T after the target's final norm; truth_logits (M, V); middle_truth (M, d): h~^T; labels (M,): the target's
-    argmax; w (M,).
+    scoring (M, d): h^ after the correction and the final norm, logits = head h^; middle (M, d): block 1's output; head (V, d).
     """
-    logits = logits.float()
-    log_total = torch.logsumexp(logits, -1)
+    w = step_weights(truth.step, truth.position, weights)
     share = w / w.sum()
-    token, hits = token_loss(logits, log_total, labels, weights)
-    hidden = (share * hidden_loss(scoring, truth, middle, middle_truth, weights)).sum()
-    kl = (share * kl_loss(logits, log_total, truth_logits)).sum()
-    token = (share * token).sum()
-    total = weights.hidden * hidden + weights.kl * kl + weights.token * token
-    return Parts(total, hidden, kl, token, hits)
+    hidden = (share * hidden_loss(scoring, truth.states, middle, truth.middle, weights)).sum()
+    judged, kl, token, hits = _HeadLoss.apply(scoring, head.to(scoring.dtype), truth, share, weights)
+    return Parts(weights.hidden * hidden + judged, hidden.detach(), kl, token, hits)
