@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fovea_core.decode import cost as cost_module
-from fovea_core.decode.cost import SIZES, Chooser, cost_table, measure
+from fovea_core.decode.choose import Chooser, verify_costs
+from fovea_core.decode.cost import SIZES, cost_table, measure
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain, plain_steps
 from fovea_core.decode.sampling import choose, draw, uniform, warped
@@ -249,12 +250,16 @@ def above(draft: Draft, node: int) -> list[int]:
 TABLE = CostTable(tokens=[1, 2, 4, 8, 16, 40], verify_ms=[5.6, 5.8, 6.2, 7.0, 13.0, 16.5], level_ms=1.0)
 
 
+def verify_ms(table: CostTable, count: int) -> float:
+    return float(verify_costs(table, np.array([count]))[0])
+
+
 def test_cost_between_and_beyond_the_table():
-    chooser = Chooser(TABLE, 6)
-    assert chooser.verify_ms(8) == 7.0 and chooser.verify_ms(12) == pytest.approx(10.0)
-    assert chooser.verify_ms(64) == pytest.approx(16.5 + 24 * 3.5 / 24)
-    bumpy = Chooser(CostTable(tokens=[1, 2, 4], verify_ms=[5.0, 4.0, 6.0], level_ms=0.0), 6)
-    assert bumpy.verify_ms(2) == 5.0  # more nodes never cost less
+    assert verify_ms(TABLE, 8) == 7.0 and verify_ms(TABLE, 12) == pytest.approx(10.0)
+    assert verify_ms(TABLE, 64) == pytest.approx(16.5 + 24 * 3.5 / 24)
+    bumpy = CostTable(tokens=[1, 2, 4], verify_ms=[5.0, 4.0, 6.0], level_ms=0.0)
+    assert verify_ms(bumpy, 2) == 5.0  # more nodes never cost less
+    assert verify_ms(CostTable(tokens=[1], verify_ms=[0.0], level_ms=0.0), 9) > 0
 
 
 def test_trim_against_all_subtrees():
@@ -267,10 +272,10 @@ def test_trim_against_all_subtrees():
         for size in range(8):
             for kept in itertools.combinations(range(1, 8), size):
                 if all(up in kept for node in kept for up in above(draft, node)):
-                    best = max(best, (1 + sum(masses[node] for node in kept)) / (sunk + chooser.verify_ms(1 + size)))
-        trimmed = chooser.trim(draft, int(draft.depths.max()))
+                    best = max(best, (1 + sum(masses[node] for node in kept)) / (sunk + verify_ms(TABLE, 1 + size)))
+        trimmed = chooser.trim(draft, Shape(depth=int(draft.depths.max()), width=4, nodes=40))
         kept = trimmed.tokens.tolist()[1:]
-        rate = (1 + sum(masses[node] for node in kept)) / (sunk + chooser.verify_ms(trimmed.size))
+        rate = (1 + sum(masses[node] for node in kept)) / (sunk + verify_ms(TABLE, trimmed.size))
         assert rate == pytest.approx(best, rel=1e-6)
 
 
@@ -284,7 +289,7 @@ def play(chooser: Chooser, rates: list[float], rounds: int, seed: int = 0) -> li
         logp = torch.tensor([0.0, *np.log(rates[:depth])], dtype=torch.float32)
         draft = chain(0, [1] * depth)
         draft = Draft(draft.tokens, draft.parents, draft.depths, logp)
-        sent = chooser.trim(draft, depth) if depth else draft
+        sent = chooser.trim(draft, shape) if depth else draft
         right = 0
         while right < sent.size - 1 and rng.random() < rates[right]:
             right += 1
@@ -295,9 +300,8 @@ def play(chooser: Chooser, rates: list[float], rounds: int, seed: int = 0) -> li
 
 def best_depth(rates: list[float]) -> int:
     """Depth with the largest expected tokens / ms of a chain, by hand."""
-    chooser = Chooser(TABLE, 8)
     rate = [
-        (1 + sum(np.prod(rates[: i + 1]) for i in range(depth))) / (depth * TABLE.level_ms + chooser.verify_ms(1 + depth))
+        (1 + sum(np.prod(rates[: i + 1]) for i in range(depth))) / (depth * TABLE.level_ms + verify_ms(TABLE, 1 + depth))
         for depth in range(9)
     ]
     return int(np.argmax(rate))
@@ -308,6 +312,43 @@ def test_depth_settles_near_the_best(rates, slack):
     """Running acceptance steers the number of levels to where tokens per ms are largest."""
     depths = play(Chooser(TABLE, 8), rates, 200)
     assert abs(float(np.median(depths[60:])) - best_depth(rates)) <= slack
+
+
+def grow(shape: Shape, spread: list[float]) -> Draft:
+    """An honest drafter whose every node has children of these probabilities, tokens 1, 2, ...; the best nodes of the shape."""
+    nodes, frontier = [(0.0, 0, -1, 0, 0.0)], [0]  # cumulative, token, parent, depth, own
+    for depth in range(1, shape.depth + 1):
+        made = []
+        for parent in frontier:
+            for token, p in enumerate(spread[: shape.width], start=1):
+                made.append(len(nodes))
+                nodes.append((nodes[parent][0] + np.log(p), token, parent, depth, np.log(p)))
+        frontier = sorted(made, key=lambda node: -nodes[node][0])[: shape.width]
+    kept = sorted(sorted(range(len(nodes)), key=lambda node: (-nodes[node][0], node))[: shape.nodes])
+    place = {node: index for index, node in enumerate(kept)}
+    tokens, parents, depths, logp = zip(*((nodes[k][1], place.get(nodes[k][2], -1), *nodes[k][3:]) for k in kept))
+    return Draft(torch.tensor(tokens), torch.tensor(parents), torch.tensor(depths), torch.tensor(logp))
+
+
+def widths(table: CostTable, spread: list[float]) -> list[int]:
+    """Widths chosen over 150 rounds of that drafter, 0 where nothing was drafted."""
+    chooser, rng, chosen = Chooser(table, 6), np.random.default_rng(4), []
+    for _ in range(150):
+        shape = chooser.shape(6)
+        chosen.append(shape.width if shape else 0)
+        draft = chooser.trim(grow(shape, spread), shape) if shape else root_only(0)
+        targets = (1 + rng.choice(len(spread) + 1, size=draft.size, p=[*spread, 1 - sum(spread)])).tolist()
+        chooser.learn(draft, verify(draft, logits_for(targets), make_settings(), 0, 99, frozenset()))
+    return chosen
+
+
+def test_chain_for_a_sure_drafter_and_tree_for_one_in_doubt():
+    """At one price, sure drafts are asked for as chains and doubtful ones as trees; where trees are dear, chains again."""
+    table = TABLE.model_copy(update={"level_ms": 1.0, "chain_level_ms": 0.6})
+    sure, doubt = [0.96, 0.01, 0.01, 0.01], [0.42, 0.22, 0.18, 0.12]
+    assert widths(table, sure)[50:].count(1) > 75
+    assert widths(table, doubt)[50:].count(4) > 75
+    assert widths(table.model_copy(update={"level_ms": 6.0}), doubt)[50:].count(1) > 75
 
 
 def test_drafting_that_never_pays_is_left_and_tried_again():
@@ -321,8 +362,8 @@ def test_drafting_that_never_pays_is_left_and_tried_again():
 
 def test_chooser_takes_drafts_without_probabilities_and_empty_ones():
     chooser = Chooser(TABLE, 8)
-    assert chooser.trim(root_only(3), 4).size == 1
-    trimmed = chooser.trim(chain(0, [1, 2, 3]), 3)
+    assert chooser.trim(root_only(3), Shape(depth=4, width=1, nodes=5)).size == 1
+    trimmed = chooser.trim(chain(0, [1, 2, 3]), Shape(depth=3, width=1, nodes=4))
     assert 1 <= trimmed.size <= 4 and trimmed.logp is None
     chooser.learn(root_only(3), verify(root_only(3), logits_for([1]), make_settings(), 0, 9, frozenset()))
 
@@ -333,7 +374,7 @@ def test_measure_and_keep(target, tmp_path, monkeypatch):
     monkeypatch.setattr(cost_module, "TIME_LIMIT_S", 0.1)
     drafter = ScriptDrafter("oracle", oracle, [7] * 50, target.vocab_size)
     table = measure(target, drafter)
-    assert tuple(table.tokens) == SIZES and min(table.verify_ms) > 0 and table.level_ms > 0
+    assert tuple(table.tokens) == SIZES and min(table.verify_ms) > 0 and table.level_ms > 0 and table.chain_level_ms > 0
     assert measure(target, None).level_ms == 0
     assert cost_table(target, drafter) is not None and not list(tmp_path.rglob("*.json"))  # no fingerprint, no file
     named, marked = toy_target(), ScriptDrafter("oracle", oracle, [7] * 50, target.vocab_size)

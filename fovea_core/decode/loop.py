@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterator
 import torch
 from PIL import Image
 
-from fovea_core.decode.cost import Chooser, cost_table, max_depth
-from fovea_core.decode.draft import Drafter, DraftRun
+from fovea_core.decode.choose import Chooser
+from fovea_core.decode.cost import cost_table, max_depth
+from fovea_core.decode.draft import Drafter
 from fovea_core.decode.plain import answer_limit
+from fovea_core.decode.propose import Proposer
 from fovea_core.decode.report import Report
 from fovea_core.decode.sampling import choose
-from fovea_core.decode.tree import Draft, root_only
 from fovea_core.decode.verify import Verdict, verify
 from fovea_core.settings import RunSettings
 from fovea_core.targets.base import News, Target, TargetRun
-from fovea_core.trace.events import CostTable, Event, Shape
+from fovea_core.trace.events import CostTable, Event
 
 
 class Watch:
@@ -71,8 +72,8 @@ def decode(
     root = choose(run.logits, settings, 0)
     prefill_ms = watch.ms()
     # 2 remember: the drafter builds its visual memory, once
-    draft_run = drafter.start(run, settings) if drafter else None
-    news = [run.first_news(root)]
+    proposer = Proposer(drafter.start(run, settings) if drafter else None, settings.tree, chooser, target.vocab_size)
+    proposer.tell(run.first_news(root))
     report.emit([root])
     yield from watch.hand_over([report.prefilled(run, root, prefill_ms, watch.ms() - prefill_ms)])
 
@@ -80,7 +81,7 @@ def decode(
     while (reason := _end(target, report.ids, limit, stop)) is None:
         # 3 draft: the drafter learns what was committed and proposes a tree below the root
         began = watch.ms()
-        draft = _draft(draft_run, news, root, limit - len(report.ids), settings.tree, chooser, target.vocab_size)
+        draft = proposer.propose(root, limit - len(report.ids))
         drafted = watch.ms()
         yield from watch.hand_over(report.drafted(draft))
         # 4 verify: one target forward over the tree; its own tokens decide
@@ -90,49 +91,13 @@ def decode(
         # 5 commit: the accepted path stays in the cache, everything else goes
         run.commit(verdict.path)
         root = verdict.emitted[-1]
-        news.append(_news(run, verdict, hidden))
+        proposer.tell(_news(run, verdict, hidden))
         if chooser:
             chooser.learn(draft, verdict)
         # 6 report
         report.emit(verdict.emitted)
         yield from watch.hand_over([report.verified(draft, verdict, drafted - began, watch.ms() - resumed)])
     yield from watch.hand_over([report.finished(reason, watch.ms(), prefill_ms)])
-
-
-def _draft(
-    draft_run: DraftRun | None,
-    news: list[News],
-    root: int,
-    room: int,
-    tree: Shape | None,
-    chooser: Chooser | None,
-    vocab_size: int,
-) -> Draft:
-    """Propose a tree that can be emitted: with ``room`` tokens left, room - 1 levels and the target's own token behind them.
-
-    ``news`` are handed to the drafter, and dropped, in rounds that draft.
-    """
-    levels = room - 1
-    if draft_run is None or levels == 0:
-        return root_only(root)
-    shape = chooser.shape(levels) if chooser else tree.model_copy(update={"depth": min(tree.depth, levels)})
-    if shape is None:
-        return root_only(root)
-    draft_run.extend(*(torch.cat(parts) for parts in zip(*news)))
-    news.clear()
-    draft = draft_run.propose(shape)
-    _check(draft, shape, root, vocab_size)
-    return chooser.trim(draft, shape.depth) if chooser else draft
-
-
-def _check(draft: Draft, shape: Shape, root: int, vocab_size: int) -> None:
-    """Raise ValueError where a drafter broke its contract: wrong root, too large, too deep, or a token the target lacks."""
-    deepest, largest = int(draft.depths.max()), int(draft.tokens.max())
-    if int(draft.tokens[0]) != root or draft.size > shape.nodes or deepest > shape.depth or not largest < vocab_size:
-        raise ValueError(
-            f"the drafter broke its contract: root {int(draft.tokens[0])} for {root}, {draft.size} nodes and depth {deepest} "
-            f"for {shape}, token {largest} of {vocab_size}"
-        )
 
 
 def _news(run: TargetRun, verdict: Verdict, hidden: torch.Tensor) -> News:

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from fovea_core.decode.cost import Chooser, device_name
+from fovea_core.decode.choose import Chooser
+from fovea_core.decode.cost import device_name
 from fovea_core.decode.draft import Drafter, sight
 from fovea_core.decode.plain import DEFINITION
 from fovea_core.decode.tree import Draft, Read

@@ -1,0 +1,157 @@
+"""The draft that earns most tokens per second at the measured price: a tree, a chain or none, chosen anew each round.
+
+Method.md section 7 (load-adaptive verification): the value of one more node depends on what the machine charges for it.
+No clock is read here, so a rerun with the same cost table has the same rounds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fovea_core.decode.cost import NODES, WIDTH
+from fovea_core.decode.tree import Draft, keep_nodes
+from fovea_core.decode.verify import Verdict
+from fovea_core.trace.events import CostTable, Shape
+
+#: Memory of what was seen: per round that saw it, and per round that did not (so that what was given up is tried again).
+DECAY, FORGET = 0.9, 0.98
+#: Weight of a guess, in rounds.
+PRIOR = 1.0
+#: Guesses before anything was seen: how often a level is accepted where the one above it is, for a chain and for a tree.
+CHAIN_GUESS, TREE_GUESS = 0.7, 0.82
+
+
+class Worth:
+    """What the levels of one kind of draft were worth lately: arrays by depth of rounds, tokens hoped for, nodes sent."""
+
+    def __init__(self, width: int, level_ms: float, levels: int, guess: float) -> None:
+        self.width, self.level_ms, self.guess = width, level_ms, guess
+        self.grown, self.gain, self.sent = (np.zeros(levels + 1) for _ in range(3))
+
+    def note(self, levels: int, depths: np.ndarray, estimates: np.ndarray) -> None:
+        """A draft of ``levels`` levels was grown; nodes at ``depths`` (m,) with acceptance ``estimates`` (m,) were worth it."""
+        size = self.grown.shape[0]
+        seen = np.arange(size) <= levels
+        fade = np.where(seen, DECAY, FORGET)
+        self.grown = self.grown * fade + seen
+        self.gain = self.gain * fade + np.bincount(depths, weights=estimates, minlength=size)
+        self.sent = self.sent * fade + np.bincount(depths, minlength=size)
+
+    def forget(self) -> None:
+        """A round went by without a draft of this kind."""
+        for sums in (self.grown, self.gain, self.sent):
+            sums *= FORGET
+
+    def expected(self, levels: int) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens a round emits and nodes it sends with 0 .. ``levels`` levels, (levels + 1,) each.
+
+        A level that was never grown is expected to fare like the one above it.
+        """
+        tokens, nodes = [1.0], [1.0]
+        above, rate, sent = 1.0, self.guess, 1.0 if self.width == 1 else 2.0
+        for depth in range(1, levels + 1):
+            weight = self.grown[depth] + PRIOR
+            gain = (self.gain[depth] + PRIOR * above * rate) / weight
+            sent = (self.sent[depth] + PRIOR * sent) / weight
+            rate, above = min(1.0, gain / above) if above > 0 else 0.0, gain
+            tokens.append(tokens[-1] + gain)
+            nodes.append(nodes[-1] + sent)
+        return np.array(tokens), np.array(nodes)
+
+
+class Chooser:
+    """Chooses each round's draft from the cost table and from how earlier drafts of this run fared.
+
+    Before drafting, ``shape`` picks chain or tree and the number of levels by what these were worth so far. After drafting,
+    ``trim`` keeps the nodes with the largest estimated acceptance: cumulative draft probability times what that has been
+    worth at that depth. Both maximise expected tokens / expected cost.
+    """
+
+    def __init__(self, table: CostTable, levels: int) -> None:
+        self.table, self.levels = table, max(1, levels)
+        self.max_shape = Shape(depth=self.levels, width=WIDTH, nodes=NODES)
+        chain_ms = table.level_ms if table.chain_level_ms is None else table.chain_level_ms
+        self.chain = Worth(1, chain_ms, self.levels, CHAIN_GUESS)
+        self.tree = Worth(WIDTH, table.level_ms, self.levels, TREE_GUESS)
+        self._counts = np.arange(NODES + self.levels + 1)
+        self._costs = verify_costs(table, self._counts)
+        self._seen, self._hoped = np.zeros(self.levels + 1), np.zeros(self.levels + 1)  # path got here | probability sent
+
+    def shape(self, levels: int) -> Shape | None:
+        """The shape to draft with at most ``levels`` levels; None where drafting does not pay this round."""
+        levels = min(levels, self.levels)
+        best, best_rate = None, 1 / self._costs[1]
+        for kind in (self.chain, self.tree):
+            tokens, nodes = kind.expected(levels)
+            rates = tokens / (np.arange(levels + 1) * kind.level_ms + np.interp(nodes, self._counts, self._costs))
+            depth = int(np.argmax(rates[1:])) + 1 if levels else 0
+            if depth and rates[depth] > best_rate:
+                best, best_rate = (kind, depth), rates[depth]
+        for kind in (self.chain, self.tree):
+            if best is None or (kind is not best[0] and best[0] is self.chain):
+                kind.forget()
+        if best is None:
+            return None
+        kind, depth = best
+        return Shape(depth=depth, width=kind.width, nodes=depth + 1 if kind.width == 1 else NODES)
+
+    def trim(self, draft: Draft, shape: Shape) -> Draft:
+        """Keep the part of a draft asked for as ``shape`` that is worth its place in the target's forward, closed under
+        parents; remember what each level was worth."""
+        kind = self.chain if shape.width == 1 else self.tree
+        estimate, depths = self._estimates(draft), draft.depths.numpy()
+        order = np.lexsort((np.arange(1, draft.size), -estimate[1:])) + 1
+        tokens = 1 + np.concatenate([[0.0], np.cumsum(estimate[order])])  # by number of nodes below the root
+        kept = order[: int(np.argmax(tokens / (shape.depth * kind.level_ms + self._costs[1 : draft.size + 1])))]
+        kind.note(shape.depth, depths[kept], estimate[kept])
+        if kind is self.tree:
+            sent = set(kept.tolist())
+            path = np.array([node for node in _best_path(draft, estimate) if node in sent], int)
+            self.chain.note(shape.depth, depths[path], estimate[path])
+        return keep_nodes(draft, sorted(kept.tolist()))
+
+    def learn(self, draft: Draft, verdict: Verdict) -> None:
+        """Take a round's outcome into account; ``draft`` is what was sent."""
+        depths, at = draft.depths.numpy(), np.arange(self.levels + 1)
+        deepest = depths.max()
+        fade = np.where(at <= deepest, DECAY, FORGET)
+        self._seen = self._seen * fade + (at <= min(len(verdict.accepted), deepest))
+        self._hoped = self._hoped * fade + np.bincount(depths, weights=cumulative(draft), minlength=self.levels + 1)
+
+    def _estimates(self, draft: Draft) -> np.ndarray:
+        """(n,) estimated probability that each node is accepted; never above its parent's."""
+        worth = (self._seen + PRIOR) / (self._hoped + PRIOR)
+        estimate = cumulative(draft) * worth[draft.depths.numpy()]
+        estimate[0] = 1.0
+        for node, parent in enumerate(draft.parents.tolist()):
+            if parent >= 0:
+                estimate[node] = min(estimate[node], estimate[parent])
+        return estimate
+
+
+def verify_costs(table: CostTable, counts: np.ndarray) -> np.ndarray:
+    """Cost in ms of one target forward over each of ``counts`` nodes: interpolated, never falling, positive; beyond the table
+    at the slope of its end."""
+    sizes, costs = np.array(table.tokens, float), np.maximum(np.maximum.accumulate(table.verify_ms), 1e-9)
+    slope = (costs[-1] - costs[-2]) / (sizes[-1] - sizes[-2]) if len(sizes) > 1 else 0.0
+    return np.interp(counts, sizes, costs) + np.maximum(counts - sizes[-1], 0) * slope
+
+
+def cumulative(draft: Draft) -> np.ndarray:
+    """(n,) probability of each node's path under the drafter; one without probabilities claims CHAIN_GUESS per level."""
+    if draft.logp is None:
+        return CHAIN_GUESS ** draft.depths.numpy().astype(float)
+    total = draft.logp.double().numpy().copy()
+    for node, parent in enumerate(draft.parents.tolist()):
+        if parent >= 0:
+            total[node] += total[parent]
+    return np.exp(total)
+
+
+def _best_path(draft: Draft, estimate: np.ndarray) -> list[int]:
+    """Nodes met by going from the root to the best child again and again: what a chain would have been."""
+    parents, path, node = draft.parents.numpy(), [], 0
+    while (children := np.flatnonzero(parents == node)).size:
+        node = int(children[np.argmax(estimate[children])])
+        path.append(node)
+    return path
