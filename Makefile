@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: run test clean
+.PHONY: run test traces clean
 
 run: $(VENV)/.app
 	$(VENV)/bin/python app.py $(ARGS)
@@ -15,6 +15,10 @@ test: $(VENV)/.dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	BROWSER_TESTS=$(BROWSER_TESTS) $(VENV)/bin/python -m pytest
+
+# Records the gallery of assets/traces anew with the embedded model.
+traces: $(VENV)/.app
+	$(VENV)/bin/python -m fovea_core record-examples
 
 clean:
 	rm -rf $(VENV)

@@ -208,6 +208,65 @@ def world(
     say(context.obj["console"], f"{len(picture.questions)} questions and {len(picture.things)} masks in {out}")
 
 
+@app.command("record-examples")
+def record_examples(context: typer.Context, device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu") -> None:
+    """Draw the pictures of assets/examples and record their runs into assets/traces anew."""
+    from fovea_core.engine import load_engine
+    from fovea_core.examples import load_examples, record
+
+    record(load_engine("builtin", device), load_examples(), lambda text: say(context.obj["console"], text))
+
+
+@app.command("train-target")
+def train_target(
+    context: typer.Context,
+    work: Annotated[Path, typer.Option(help="Folder outside the tree for pictures and checkpoints; training resumes from it.")],
+    export: Annotated[
+        Path | None, typer.Option(help="Write the finished target here, for example assets/builtin/target.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(help="Pictures to learn from in total (default: the recipe's).")] = None,
+    pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 5_500,
+    minutes: Annotated[float | None, typer.Option(help="End this sitting after so many minutes.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes that draw.")] = 1,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    compiled: Annotated[bool, typer.Option(help="Use torch.compile (needs a C++ compiler).")] = False,
+) -> None:
+    """Train the embedded target on drawn pictures, from nothing; one resumable command."""
+    from fovea_core.train.builtin import make_target
+    from fovea_core.train.learner import TargetRecipe
+
+    recipe = TargetRecipe() if samples is None else TargetRecipe(samples=samples)
+    how = {"minutes": minutes, "threads": threads, "device": device, "compiled": compiled}
+    written = make_target(work, recipe, pictures=pictures, export=export, workers=workers, **how)
+    say(context.obj["console"], f"The target is in {written}")
+
+
+@app.command("train-drafter")
+def train_drafter(
+    context: typer.Context,
+    work: Annotated[Path, typer.Option(help="Folder outside the tree for pictures, artifacts and checkpoints.")],
+    target: Annotated[str, typer.Option(help="builtin, or a folder.")] = "builtin",
+    which: Annotated[str, typer.Option(help="both, fovea or blind.")] = "both",
+    export: Annotated[Path | None, typer.Option(help="Copy the finished drafters here, for example assets/builtin.")] = None,
+    pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 1_500,
+    threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes that draw.")] = 1,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Train the FOVEA drafter and its blind twin on the target's own answers; resumable."""
+    from fovea_core.targets.registry import load_target
+    from fovea_core.train.builtin import make_drafters
+    from fovea_core.train.drafter import DrafterRecipe
+
+    console = context.obj["console"]
+    options = {"pictures": pictures, "which": which, "export": export, "threads": threads, "workers": workers}
+    folders = make_drafters(
+        work, load_target(target, device), DrafterRecipe(), log=lambda text: say(console, str(text)), **options
+    )
+    say(console, f"The drafters are in {', '.join(map(str, folders))}")
+
+
 @bench_app.command("builtin")
 def bench_builtin(
     context: typer.Context,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import statistics
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import torch
 
 from fovea_core.decode.cost import cost_table
 from fovea_core.decode.draft import Drafter
+from fovea_core.decode.fovea import load_drafter
 from fovea_core.decode.lookup import LookupDrafter
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import compare
 from fovea_core.request import Request
 from fovea_core.targets.base import Target
-from fovea_core.targets.registry import ASSETS, load_target
+from fovea_core.targets.registry import load_target
 from fovea_core.trace.events import AnyEvent, Compared, CostTable, Finished
 
 #: Names of drafters that are no folder: the trained one, its twin without a memory, nothing (plain steps), prompt lookup.
@@ -91,9 +91,4 @@ def _drafter(name: str, target: Target) -> Drafter | None:
         return None
     if name == "lookup":
         return LookupDrafter()
-    from fovea_core.decode.fovea import load_drafter
-
-    folder = {"builtin": ASSETS / "builtin" / "drafter", "blind": ASSETS / "builtin" / "blind"}.get(
-        name, Path(name).expanduser()
-    )
-    return load_drafter(folder, target)
+    return load_drafter(name, target)

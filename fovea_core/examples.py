@@ -16,6 +16,7 @@ from fovea_core.trace.events import Finished
 from fovea_core.trace.record import Trace, write
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
+MAX_NEW_TOKENS = 256
 #: Examples are drawn from seeds below the validation range.
 FIRST_RESERVED_SEED = 9_000_000
 
@@ -66,8 +67,13 @@ def load_examples(assets: Path = ASSETS) -> list[Example]:
     return found
 
 
-def record(engine, examples: list[Example], say: Callable[[str], None] = lambda text: None) -> None:
-    """Draw each example's picture and record a run of ``engine`` (fovea_core.engine.Engine) with its measured comparison."""
+def record(
+    engine, examples: list[Example], say: Callable[[str], None] = lambda text: None, budget: int = MAX_NEW_TOKENS
+) -> None:
+    """Draw each example's picture and record a run of ``engine`` (fovea_core.engine.Engine) with its measured comparison.
+
+    ``budget``: new tokens an answer may have; an answer that this cuts off would make a poor example.
+    """
     from PIL import Image
 
     from fovea_core.pictures import data_url, open_picture
@@ -82,7 +88,7 @@ def record(engine, examples: list[Example], say: Callable[[str], None] = lambda 
         Image.fromarray(drawn.rgb).save(example.picture, optimize=True)
         # Read back through the door that every picture takes, so that Run on the page repeats exactly this.
         rgb = open_picture(example.picture).rgb
-        request = Request(rgb, example.question, make_settings())
+        request = Request(rgb, example.question, make_settings(max_new_tokens=budget))
         warm = list(engine.run(request))
         events = tuple(_with_comparison(engine, request))
         write(example.trace, Trace(Header(data_url(rgb)), events))

@@ -1,13 +1,12 @@
-"""What every test runs under: two threads, no network but loopback, and for browser tests one headless Chromium.
+"""What every test runs under: two threads and no network but loopback.
 
-A browser test asks for the fixture ``page``. Without a Chromium it fails (it is never skipped silently);
-BROWSER_TESTS=0 leaves browser tests out on purpose.
+Tests under tests/ui drive a real Chromium (tests/ui/conftest.py). Without one they fail, never skipped silently;
+BROWSER_TESTS=0 leaves them out on purpose.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 
 # Before torch or numpy are imported anywhere: they read these once.
@@ -19,18 +18,6 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 import pytest
 
 LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost", "0.0.0.0", "")
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
-#: Chromium resolves nothing but this machine, so a page that asks for anything else shows it.
-CHROMIUM_FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
-)
 
 
 class NetworkBlocked(OSError):
@@ -80,38 +67,3 @@ def pytest_collection_modifyitems(config, items) -> None:
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = chosen
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    """One headless Chromium for all browser tests; each test opens its own context."""
-    from playwright.sync_api import sync_playwright
-
-    named = os.environ.get("CHROMIUM")
-    path = named or next((found for found in map(shutil.which, CHROMIUM_NAMES) if found), None)
-    if not path:
-        pytest.fail("no Chromium found: run scripts/chromium.sh, or set BROWSER_TESTS=0 to leave browser tests out")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(CHROMIUM_FLAGS))
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def page(chromium):
-    """A fresh browser page, 1280 x 900. The test fails when the page threw an error or asked for a host elsewhere."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-    page = context.new_page()
-    errors, elsewhere = [], []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-
-    def note(request) -> None:
-        host = request.url.split("/")[2].split(":")[0] if request.url.startswith(("http", "ws")) else ""
-        if host not in LOCAL_HOSTS:
-            elsewhere.append(request.url)
-
-    page.on("request", note)
-    yield page
-    context.close()
-    assert not errors, f"the page threw: {errors}"
-    assert not elsewhere, f"the page asked other hosts: {elsewhere}"
