@@ -25,6 +25,7 @@ PERCENT = (
     "strip_hits",
     "trace_overhead",
 )
+INTERVAL = "  95 % interval"
 
 
 @contextmanager
@@ -45,15 +46,8 @@ def print_report(result: dict, console: Console | None = None) -> None:
     table.add_column("figure", no_wrap=True)
     for name in (*kinds, "overall"):
         table.add_column(name, justify="right", no_wrap=True)
-    columns = [*kinds.values(), result["overall"]]
-    for key in result["overall"]:
-        if key == "pointing_by_class":
-            for cls in result["overall"][key]:
-                table.add_row(f"pointing: {cls}", *(_percent(column[key].get(cls)) for column in columns))
-        elif key.endswith("_interval"):
-            table.add_row("  95 % interval", *(_interval(column[key]) for column in columns), style="dim")
-        else:
-            table.add_row(key, *(_cell(key, column[key]) for column in columns))
+    for label, cells in figure_rows(result):
+        table.add_row(label, *cells, style="dim" if label == INTERVAL else None)
     console.print(table)
     load = ", ".join(f"{value:.2f}" for value in result["load_average"])
     console.print(
@@ -67,6 +61,19 @@ def print_report(result: dict, console: Console | None = None) -> None:
             style="bold red",
             highlight=False,
         )
+
+
+def figure_rows(result: dict) -> Iterator[tuple[str, list[str]]]:
+    """Every figure as (label, one cell a kind and one for 'overall'), in the order of the result."""
+    columns = [*result["kinds"].values(), result["overall"]]
+    for key in result["overall"]:
+        if key == "pointing_by_class":
+            for cls in result["overall"][key]:
+                yield f"pointing: {cls}", [_percent(column[key].get(cls)) for column in columns]
+        elif key.endswith("_interval"):
+            yield INTERVAL, [_interval(column[key]) for column in columns]
+        else:
+            yield key, [_cell(key, column[key]) for column in columns]
 
 
 def _cell(key: str, value: float | None) -> str:

@@ -1,0 +1,30 @@
+"""Figures in README and model card come from the committed bench result of the committed weights."""
+
+import json
+
+import pytest
+
+from fovea_core.bench import card
+
+
+@pytest.mark.skipif(not card.RESULT.exists(), reason="no bench result is committed yet")
+def test_readme_and_card_show_the_committed_result():
+    for path, text in card.cards().items():
+        assert path.read_text() == text, f"{path.name} is out of date: python -m fovea_core bench card"
+
+
+@pytest.mark.skipif(not card.RESULT.exists(), reason="no bench result is committed yet")
+def test_committed_result_is_of_the_committed_weights():
+    from fovea_core.fingerprint import fingerprint
+
+    models = json.loads(card.RESULT.read_text())["models"]
+    folder = card.ROOT / "assets" / "builtin"
+    found = {name: fingerprint(folder / name) for name in ("target", "drafter", "blind")}
+    assert {name: models[name]["fingerprint"] for name in found} == found
+
+
+def test_block_is_replaced_and_nothing_else():
+    text = f"a\n{card.START}\nold\n{card.END}\nb\n"
+    assert card.with_block(text, "new") == f"a\n{card.START}\nnew\n{card.END}\nb\n"
+    with pytest.raises(ValueError, match="not marked"):
+        card.with_block("a", "new")
