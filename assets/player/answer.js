@@ -90,7 +90,7 @@
     _word(word) {
       const chip = h("span", { class: `fv-word fv-${word.status}`, role: "button", tabindex: -1, "data-key": keyOf(word), "data-word": word.index });
       if (word.text === "" && word.bytes) appendSign(chip, word.bytes.replace(/(..)(?=.)/g, "$1·"), "fv-joined");
-      else if (word.text === "") appendSign(chip, "∎", "");
+      else if (word.text === "") appendSign(chip, word.status === "accepted" && !word.node ? "·" : "∎", ""); // ·: recorded without its text
       else appendPiece(chip, word.text);
       chip.setAttribute("aria-label", `${label(word.text) || "token " + word.token}, ${describe(word)}`);
       this.words[word.index] = chip;
@@ -123,8 +123,7 @@
     /** What the finished text holds beyond the pieces (an unfinished character), and how the run ended. */
     _end(run) {
       if (!run.finished || this.tail.childNodes.length) return;
-      const joined = run.words.map((word) => word.text).join("");
-      const { text, reason } = run.finished;
+      const joined = run.joined, { text, reason } = run.finished;
       if (text.startsWith(joined) && text.length > joined.length)
         this.tail.append(h("span", { class: "fv-word fv-rest", title: "bytes that complete no character" }, text.slice(joined.length)));
       if (reason !== "eos")

@@ -442,9 +442,12 @@
       const state = this.broken ? "damaged" : finished ? { eos: "finished", length: "token limit reached", stopped: "stopped" }[finished.reason] : this.options.mode === "live" && !this.dropped ? "running" : "ended early";
       say(this.pill, state);
       this.pill.dataset.state = state;
-      const rightToLeft = finished && /[\u0590-\u08ff\ufb1d-\ufefc]/.test(finished.text);
-      this.natural.hidden = !rightToLeft;
-      if (rightToLeft) say(this.natural, finished.text);
+      // Chips keep the order of generation; the text itself stands below where it reads differently, or where chips lack text.
+      if (finished && this.ended !== run) {
+        this.ended = run;
+        this.natural.hidden = !/[\u0590-\u08ff\ufb1d-\ufefc]/.test(finished.text) && finished.text.startsWith(run.joined);
+        say(this.natural, finished.text);
+      } else if (!finished) this.natural.hidden = true;
     }
 
     /** Reads in view, what to call them, and the item they belong to. */

@@ -36,7 +36,7 @@
   const ms = real(0, Infinity), mass = real(0, 1.000001), logp = real(-1e30, 1e-6), bytes = may(text(4000)), piece = text(2000);
   const model = record({ id: text(500), fingerprint: may(text(100)) });
   const shape = record({ depth: int(1, 64), width: int(1, 64), nodes: int(2, 512) });
-  const cost = record({ tokens: list(count, 64), verify_ms: list(ms, 64), level_ms: ms });
+  const cost = record({ tokens: list(count, 64), verify_ms: list(ms, 64), level_ms: ms, chain_level_ms: may(ms) });
   const scalar = (v) => v === null || ["string", "number", "boolean"].includes(typeof v);
   const dictOf = (check) => (v) => plain(v) && Object.keys(v).length <= 200 && Object.values(v).every(check);
   const finite = real(-Infinity, Infinity);
@@ -250,6 +250,11 @@
     get steps() {
       const last = this.rounds[this.rounds.length - 1];
       return this.rounds.length - (last && !last.verdict ? 1 : 0);
+    }
+
+    /** All pieces joined. */
+    get joined() {
+      return this.words.map((word) => word.text).join("");
     }
 
     /** The read that scored the children of ``parent`` in ``round`` (its own, else the round's, else the run's), or null. */

@@ -3,7 +3,7 @@
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
   const { h, s, label, describe, keyOf, chance } = FOVEA;
-  const ROW = 30, NODE = 22, GAP = 34, PAD = 8, FONT = "13px ui-sans-serif, system-ui, sans-serif";
+  const ROW = 30, NODE = 22, GAP = 26, PAD = 8, FONT = "13px ui-sans-serif, system-ui, sans-serif";
   const pen = document.createElement("canvas").getContext("2d");
   const wide = (text) => ((pen.font = FONT), pen.measureText(text).width);
 
@@ -106,7 +106,9 @@
       this.scroll.replaceChildren();
       this.rover = null;
       if (!round || round.nodes.size === 0) {
-        this.foot.textContent = round ? "Nothing was drafted in this step." : "The target wrote its first word itself; drafting starts with step 1.";
+        const v = round?.verdict, judged = v ? v.accepted.length + v.rejected.length + v.unverified.length : 0;
+        this.foot.textContent = !round ? "The target wrote its first word itself; drafting starts with step 1."
+          : judged ? `${judged} drafted nodes; this trace recorded rounds only.` : "Nothing was drafted in this step.";
         return;
       }
       const { spots, width, height } = layout(run, round);
