@@ -299,7 +299,9 @@ def test_correction_learns_and_the_body_stays_plain(target, artifacts):
 def test_overfits_four_samples(target, requests, tmp_path):
     """On four answers both twins learn the drafts of every depth; the memory's keys and queries have moved."""
     folder = make_artifacts(target, requests[:4], tmp_path / "a", max_new_tokens=12, log=lambda line: None)
-    recipe = DrafterRecipe(steps=70, batch=4, unroll=3, k_min=2, k_max=8, lr=6e-3, warmup=0.1, schedule="constant")
+    recipe = DrafterRecipe(
+        steps=70, batch=4, unroll=3, k_min=2, k_max=8, lr=6e-3, warmup=0.1, schedule="constant", dense_share=0.2
+    )
     trainer = DrafterTrainer(target, folder, tmp_path / "run", "both", recipe)
     start = trainer.twins[0].drafter.memory.query.weight.detach().clone()
     first = trainer.advance()

@@ -30,8 +30,9 @@ class DrafterRecipe:
     """Everything that decides a training run besides target and artifacts.
 
     steps: optimizer steps; unroll: drafted levels D (rows of E_dep: D + 1); lr after ``warmup`` (share of the steps), then
-    'cosine' to a tenth or 'constant'; dense_share: share of the steps, from the first, whose reads keep all entries, before
-    eq 6 chooses; autocast: bfloat16 products where the machine has them.
+    'cosine' to a tenth or 'constant'; dense_share: share of the steps, from the first, whose reads keep all entries before eq 6
+    chooses (an entry outside the chosen set gets no gradient, so a read is learnt faster this way); autocast: products in
+    bfloat16, for machines that have them in hardware.
     """
 
     steps: int = 2000
@@ -42,7 +43,7 @@ class DrafterRecipe:
     clip: float = 0.5
     unroll: int = 6
     seed: int = 0
-    dense_share: float = 0.0
+    dense_share: float = 0.5
     autocast: bool = False
     blocks: int = 2
     k_min: int = 4
@@ -204,9 +205,9 @@ class DrafterTrainer:
     """Both twins (or one), the data, and where they stand; ``out`` holds checkpoint, log and finished drafters."""
 
     def __init__(self, target, artifacts: str | Path, out: str | Path, which: str, recipe: DrafterRecipe) -> None:
-        names = {"both": list(TWINS), "fovea": ["drafter"], "blind": ["blind"]}
+        names = {"both": list(TWINS), **{name: [name] for name in TWINS}}
         if which not in names:
-            raise ValueError(f"which is {which!r}: both, fovea or blind")
+            raise ValueError(f"which is {which!r}: {', '.join(names)} are possible.")
         self.train, self.held, about = load_samples(artifacts)
         if about["target_fingerprint"] != target.fingerprint:
             raise ValueError(f"{Path(artifacts).name} holds answers of another target ({about['target_id']}).")
