@@ -13,10 +13,12 @@ from fovea_core.decode.loop import decode
 from fovea_core.memory.select import make_policy
 from fovea_core.settings import RunSettings
 from fovea_core.targets.geometry import letterbox
-from fovea_core.train.artifacts import ArtifactRequest, BatchTarget, make_artifacts
-from fovea_core.train.drafter import TWINS, DrafterRecipe, DrafterTrainer, Twin, draft_loss, train_drafter, truth_of
+from fovea_core.train.answers import ArtifactRequest, BatchTarget, answer_batch
+from fovea_core.train.artifacts import make_artifacts
+from fovea_core.train.drafter import DrafterTrainer, train_drafter
 from fovea_core.train.loss import LossWeights, Truth, fovea_loss, hidden_loss, kl_loss, step_weights, token_loss
 from fovea_core.train.samples import Order, collate, load_samples
+from fovea_core.train.twin import TWINS, DrafterRecipe, Twin, draft_loss, truth_of
 from fovea_core.train.unroll import supervised, unroll
 from tests.toys import toy_picture, toy_target
 
@@ -103,8 +105,6 @@ def test_mid_state_has_the_least_attention_entropy():
     worker = BatchTarget(target)
     assert list(worker.candidates) == [1, 2]
     asked = [request_for(target, 0, "a red ball"), request_for(target, 1, "hat? what is it? the box")]
-    from fovea_core.train.artifacts import answer_batch
-
     done, _, _ = answer_batch(worker, asked, 12)
     chosen = set()
     for sample, request in zip(done, asked):

@@ -2,166 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from fovea_core.drafter.checkpoint import save_drafter
-from fovea_core.drafter.model import Drafter, DrafterConfig
-from fovea_core.memory.select import Policy, make_policy
-from fovea_core.train.loss import LossWeights, Parts, Truth, fovea_loss
+from fovea_core.memory.select import make_policy
+from fovea_core.train.loss import Truth
 from fovea_core.train.samples import Batch, Order, Sample, collate, load_samples
-from fovea_core.train.unroll import supervised, unroll
-
-#: Names of the twins, which are also the names of their folders.
-TWINS = {"drafter": True, "blind": False}
-
-
-@dataclass(frozen=True)
-class DrafterRecipe:
-    """Everything that decides a training run besides target and artifacts.
-
-    steps: optimizer steps; unroll: drafted levels D (rows of E_dep: D + 1); lr after ``warmup`` (share of the steps), then
-    'cosine' to a tenth or 'constant'; dense_share: share of the steps, from the first, whose reads keep all entries before eq 6
-    chooses (an entry outside the chosen set gets no gradient, so a read is learnt faster this way); autocast: products in
-    bfloat16, for machines that have them in hardware.
-    """
-
-    steps: int = 2000
-    batch: int = 32
-    lr: float = 1e-3
-    warmup: float = 0.1
-    schedule: str = "cosine"
-    clip: float = 0.5
-    unroll: int = 6
-    seed: int = 0
-    dense_share: float = 0.5
-    autocast: bool = False
-    blocks: int = 2
-    k_min: int = 4
-    k_max: int = 64
-    rho: float = 0.8
-    loss: LossWeights = field(default_factory=LossWeights)
-
-    def rate(self, step: int) -> float:
-        """Learning rate of ``step`` (from 0)."""
-        warm = max(1, round(self.warmup * self.steps))
-        if step < warm:
-            return self.lr * (step + 1) / warm
-        if self.schedule == "constant":
-            return self.lr
-        turn = (step - warm) / max(1, self.steps - warm)
-        return self.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * turn)))
-
-
-def config_for(target, recipe: DrafterRecipe, sighted: bool) -> DrafterConfig:
-    """A drafter config whose blocks are of the kind of a LlavaTarget's language model."""
-    text = target.model.config.text_config
-    return DrafterConfig(
-        hidden_size=text.hidden_size,
-        vocab_size=target.vocab_size,
-        heads=text.num_attention_heads,
-        kv_heads=text.num_key_value_heads,
-        head_dim=getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads,
-        intermediate_size=text.intermediate_size,
-        blocks=recipe.blocks,
-        rms_eps=text.rms_norm_eps,
-        rope_theta=text.rope_parameters["rope_theta"],
-        sighted=sighted,
-        k_min=recipe.k_min,
-        k_max=recipe.k_max,
-        rho=recipe.rho,
-        depth_limit=recipe.unroll - 1,
-        depth_rows=recipe.unroll + 1,
-        target_id=target.id,
-        target_fingerprint=target.fingerprint,
-    )
-
-
-@torch.no_grad()
-def truth_of(batch: Batch, head: Tensor, steps: int) -> Truth:
-    """Collect h^T, h~^T, labels and p^T = softmax(head h^T) for every supervised (sample, step, base)."""
-    rows = supervised(batch, steps).flatten().nonzero()[:, 0]
-    bases = batch.base.shape[1]
-    a, s, b = rows % bases, rows // bases % steps, rows // (bases * steps)
-    after = batch.base[b, a] + s + 1
-    answers = batch.states[torch.arange(batch.base.shape[0])[:, None], batch.base + 1]  # (B, A, d): h^T of each answer item
-    log_p = torch.log_softmax(answers.flatten(0, 1) @ head.t(), -1)  # (B A, V)
-    p = log_p.exp()
-    return Truth(
-        rows=rows,
-        step=s + 1,
-        position=a + s + 1,
-        states=batch.states[b, after],
-        middle=batch.mid[b, a + s],
-        labels=batch.tokens[b, after],
-        item=b * bases + a + s,
-        probabilities=p,
-        negentropy=(p * log_p).sum(-1),
-    )
-
-
-def draft_loss(drafter: Drafter, batch: Batch, truth: Truth, policy: Policy, steps: int, weights: LossWeights) -> Parts:
-    """The objective of one drafter on one batch."""
-    states, middle = unroll(drafter, batch, steps)
-    depth = torch.arange(steps, device=states.device).repeat_interleave(states.shape[2])  # (steps A,)
-    memory = drafter.remember(batch.features, batch.valid)
-    scoring = drafter.scoring_states(states.flatten(1, 2), depth, memory, policy).flatten(0, 1)[truth.rows]
-    return fovea_loss(scoring, middle.flatten(0, 2)[truth.rows], drafter.head, truth, weights)
-
-
-class Twin:
-    """One drafter in training with its optimizer."""
-
-    def __init__(self, name: str, target, recipe: DrafterRecipe) -> None:
-        self.name, self.recipe = name, recipe
-        torch.manual_seed(recipe.seed)  # both twins start from the same body
-        drafter = Drafter(config_for(target, recipe, TWINS[name])).to(target.device)
-        self.drafter = drafter.attach(target.embedding, target.head).balance()
-        self.optimizer = torch.optim.AdamW(drafter.parameters(), lr=recipe.lr, betas=(0.9, 0.95), weight_decay=0, fused=True)
-        self.seconds = 0.0
-
-    def policy(self, step: int) -> Policy:
-        """What a read keeps at ``step``."""
-        early = step < self.recipe.dense_share * self.recipe.steps
-        return make_policy("dense" if early else "fovea", self.drafter.config.bounds)
-
-    def learn(self, batch: Batch, truth: Truth, step: int) -> Parts:
-        """One optimizer step."""
-        began = time.perf_counter()
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.rate(step)
-        parts = self.loss(batch, truth, self.policy(step))
-        self.optimizer.zero_grad(set_to_none=True)
-        parts.total.backward()
-        torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), self.recipe.clip)
-        self.optimizer.step()
-        self.seconds += time.perf_counter() - began
-        return parts
-
-    def loss(self, batch: Batch, truth: Truth, policy: Policy) -> Parts:
-        """The objective, products in bfloat16 where the recipe says so."""
-        device = batch.tokens.device.type
-        with torch.autocast(device, torch.bfloat16) if self.recipe.autocast else contextlib.nullcontext():
-            return draft_loss(self.drafter, batch, truth, policy, self.recipe.unroll, self.recipe.loss)
-
-    def state(self) -> dict:
-        """What a checkpoint holds of this twin."""
-        return {"model": self.drafter.state_dict(), "optimizer": self.optimizer.state_dict(), "seconds": self.seconds}
-
-    def restore(self, state: dict) -> None:
-        """Inverse of ``state``."""
-        self.drafter.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.seconds = state["seconds"]
+from fovea_core.train.twin import TWINS, DrafterRecipe, Twin, truth_of
 
 
 def accuracy_by_depth(hits: Tensor, step: Tensor, steps: int) -> list[float]:
