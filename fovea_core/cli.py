@@ -247,9 +247,12 @@ def train_drafter(
     context: typer.Context,
     work: Annotated[Path, typer.Option(help="Folder outside the tree for pictures, artifacts and checkpoints.")],
     target: Annotated[str, typer.Option(help="builtin, or a folder.")] = "builtin",
-    which: Annotated[str, typer.Option(help="both, fovea or blind.")] = "both",
+    which: Annotated[str, typer.Option(help="both, drafter or blind.")] = "both",
     export: Annotated[Path | None, typer.Option(help="Copy the finished drafters here, for example assets/builtin.")] = None,
     pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 1_500,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps (default: the recipe's).")] = None,
+    seed: Annotated[int, typer.Option(help="Of weights and order.")] = 0,
+    autocast: Annotated[bool, typer.Option(help="Products in bfloat16.")] = False,
     threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
     workers: Annotated[int, typer.Option(help="Processes that draw.")] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -260,9 +263,10 @@ def train_drafter(
     from fovea_core.train.drafter import DrafterRecipe
 
     console = context.obj["console"]
+    chosen = {"seed": seed, "autocast": autocast} | ({} if steps is None else {"steps": steps})
     options = {"pictures": pictures, "which": which, "export": export, "threads": threads, "workers": workers}
     folders = make_drafters(
-        work, load_target(target, device), DrafterRecipe(), log=lambda text: say(console, str(text)), **options
+        work, load_target(target, device), DrafterRecipe(**chosen), log=lambda text: say(console, str(text)), **options
     )
     say(console, f"The drafters are in {', '.join(map(str, folders))}")
 
@@ -274,17 +278,22 @@ def bench_builtin(
     as_json: JsonFile = None,
 ) -> None:
     """Measure the embedded model on drawn pictures: tau, speedup, accuracy, pointing."""
-    from rich.progress import Progress
-
+    from fovea_core.bench.report import print_report, progress_bar
     from fovea_core.bench.run import bench_builtin as measure
     from fovea_core.bench.workloads import BUILTIN_SEEDS, parse_seeds
 
     chosen = parse_seeds(seeds) if seeds is not None else BUILTIN_SEEDS
     console = context.obj["console"]
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-        results = measure(chosen, lambda done, total, what: bar.update(task, completed=done, total=total, description=what))
-    if as_json is None:
-        for key, value in results["overall"].items():
-            say(console, f"{key}: {value}")
+    with progress_bar(console) as progress:
+        results = measure(chosen, progress)
+    print_report(results, console)
     _put_json(context, results, as_json)
+
+
+@bench_app.command("card")
+def bench_card(context: typer.Context) -> None:
+    """Write the committed bench result into README and model card."""
+    from fovea_core.bench.card import write_cards
+
+    for path in write_cards():
+        say(context.obj["console"], f"{path} shows the committed figures")

@@ -90,7 +90,8 @@ def make_drafters(
         torch.set_num_threads(threads)
     shards = Shards(draw_pictures(work / "drafter-pictures", DRAFTER_SEEDS, pictures, workers))
     artifacts = make_artifacts(target, artifact_requests(shards, target), work / "artifacts", log=log)
-    folders = train_drafter(target, artifacts, work / "drafters", which=which, recipe=recipe, log=log)
+    out = work / ("drafters" if which == "both" else f"drafters-{which}")  # twins may be trained side by side
+    folders = train_drafter(target, artifacts, out, which=which, recipe=recipe, log=log)
     if export is None:
         return folders
     copied = []

@@ -35,15 +35,15 @@ class TargetRecipe:
     tower_samples: int = 9_600
     warmup: int = 480
     decay_share: float = 0.3
-    lr: float = 1e-3
-    muon_lr: float = 3e-3
+    lr: float = 1.5e-3
+    muon_lr: float = 5e-3
     clip: float = 1.0
-    dense_weight: float = 0.3
+    dense_weight: float = 1.0
     long_questions: int = 2
     short_questions: int = 3
     text_tokens: int = 176
     myopic: bool = False
-    shares: dict = field(default_factory=lambda: {"scene": 0.4, "text": 0.35, "chart": 0.25})
+    shares: dict = field(default_factory=lambda: {"scene": 0.4, "text": 0.25, "chart": 0.35})
     seed: int = 0
 
 
