@@ -36,6 +36,9 @@ class Handlers:
 
     def answer(self, request: gr.Request) -> Iterator[tuple[list[str], dict]]:
         """Run the ticket, if there is one, and stream its lines and status."""
+        if self.session.waiting(request.session_hash) is None:
+            yield gr.skip(), gr.skip()  # a generator that yields nothing would empty both
+            return
         for update in self.session.run(request.session_hash):
             yield update.lines, status_of(update)
 

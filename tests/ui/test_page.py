@@ -1,0 +1,307 @@
+"""The whole page in a real browser on a toy target: examples without a model, live runs, Stop, wrong input."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+import urllib.request
+
+import pytest
+
+from app.build import build_page, launch_page
+from app.session import Session
+from fovea_core.engine import Engine
+from fovea_core.examples import Example
+from tests.sample_traces import draw_picture, sample_lines
+from tests.test_app import Slow
+from tests.toys import ScriptDrafter, coin, reference, toy_picture, toy_target
+
+QUESTION = "what is in the picture?"
+TITLES = ("A worker", "A second worker")
+
+
+class Served:
+    """A running page and the levers of its engine."""
+
+    def __init__(self, folder) -> None:
+        self.may_load = threading.Event()
+        self.target = toy_target()
+        self.target.eos_ids = frozenset()
+        truth, _ = reference(self.target, toy_picture(0), QUESTION, 12)
+        self.drafter = Slow(ScriptDrafter("script", coin(0.6), truth, self.target.vocab_size))
+        self.session = Session(self._load)
+        self.page = build_page(self.session, [self._example(folder, n, title) for n, title in enumerate(TITLES)])
+        _, self.url, _ = launch_page(self.page, "127.0.0.1", None, quiet=True)
+        self.session.start()
+
+    def _load(self) -> Engine:
+        assert self.may_load.wait(120)
+        return Engine(self.target, lambda name: self.drafter)
+
+    def _example(self, folder, number: int, title: str) -> Example:
+        picture, trace = folder / f"{number}.png", folder / f"{number}.jsonl"
+        draw_picture().save(picture)
+        trace.write_text("\n".join(sample_lines(seed=7 + number)) + "\n")
+        return Example(str(number), title, "scene", number, "?", None, picture, trace)
+
+    def close(self) -> None:
+        self.may_load.set()
+        self.page.close(verbose=False)
+        self.session.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    running = Served(tmp_path_factory.mktemp("examples"))
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def opened(served, new_page):
+    """The page in a fresh tab, engine at full speed."""
+    served.drafter.delay_s = 0.0
+    return open_tab(served, new_page)
+
+
+def open_tab(served, new_page, width: int = 1440, **options):
+    page = new_page(width, 1000, **options)
+    page.set_default_timeout(60_000)
+    page.goto(served.url)
+    page.wait_for_selector(".fx-examples button")
+    return page
+
+
+def wait_status(page, pattern: str, timeout_s: float = 90) -> str:
+    """The status line once it matches; a failure tells what it said instead."""
+    until = time.monotonic() + timeout_s
+    while True:
+        text = page.locator(".fx-status p").text_content()
+        if re.search(pattern, text):
+            return text
+        assert time.monotonic() < until, f"waited for {pattern!r}, the page says {text!r}"
+        page.wait_for_timeout(50)
+
+
+def bring(page, tmp_path, name: str = "toy.png", data: bytes | None = None) -> None:
+    path = tmp_path / name
+    if data is None:
+        toy_picture(0).save(path)
+    else:
+        path.write_bytes(data)
+    page.set_input_files("#fx-picture input[type=file]", str(path))
+
+
+def ask(page, tmp_path, tokens: int | None = None, question: str = QUESTION) -> None:
+    bring(page, tmp_path)
+    wait_status(page, "60 × 40 px")
+    page.fill("#fx-question textarea", question)
+    if tokens:
+        page.click("#fx-settings > button")
+        set_tokens(page, tokens)
+    page.click("#fx-go")
+
+
+def set_tokens(page, tokens: int) -> None:
+    """The two inputs of the slider agree once the page has taken the number over."""
+    box, bar = page.get_by_label("number input for Most new tokens"), page.get_by_label("range slider for Most new tokens")
+    bar.wait_for()
+    box.fill(str(tokens))
+    box.press("Tab")
+    page.wait_for_timeout(150)
+    assert bar.input_value() == str(tokens)
+
+
+def words(page) -> int:
+    return page.locator(".fv-answer .fv-word:not(.fv-rejected):not(.fv-unverified)").count()
+
+
+def test_examples_open_before_any_model_is_there(served, opened):
+    """The engine's loading is held back: the recorded run shows all the same, with its picture and question."""
+    assert not served.session.ready
+    opened.click(f".fx-examples button:has-text('{TITLES[1]}')")
+    opened.wait_for_selector(".fv-answer .fv-word")
+    assert "recorded run" in wait_status(opened, "recorded")
+    assert opened.locator("#fx-question textarea").input_value().startswith("Describe the worker")
+    opened.wait_for_selector("#fx-picture img")
+    opened.click(f".fx-examples button:has-text('{TITLES[0]}')")
+    opened.click(f".fx-examples button:has-text('{TITLES[0]}')")
+    wait_status(opened, "recorded")
+    served.may_load.set()
+
+
+def test_a_live_run_streams_compares_and_equals_plain_decoding(served, opened, tmp_path):
+    served.may_load.set()
+    ask(opened, tmp_path, tokens=12)
+    text = wait_status(opened, "^Done")
+    assert re.fullmatch(r"Done: 12 tokens in \d+ rounds, tau [\d.]+, [\d.]+ × plain decoding, measured, same text\.", text)
+    opened.click(".fv-transport >> text=Skip to end")
+    opened.wait_for_function("document.querySelector('.fv-pill').textContent === 'token limit reached'")
+    assert words(opened) >= 12
+    assert opened.locator(".fv-question").text_content() == QUESTION
+
+
+def test_a_question_of_markup_stays_text(served, opened, tmp_path):
+    served.may_load.set()
+    evil = "<img src=x onerror=window.hacked=1> ${window.hacked=2} {{7*7}} </script><svg onload=window.hacked=3>"
+    ask(opened, tmp_path, tokens=4, question=evil)
+    wait_status(opened, "^Done")
+    assert opened.locator(".fv-question").text_content() == evil
+    assert opened.evaluate("window.hacked") is None
+
+
+def test_nothing_asked_nothing_brought(opened):
+    """Each missing thing is one friendly sentence; spaces and zero-width spaces are no question; what is shown stays."""
+    opened.click(".fx-examples button >> nth=0")
+    wait_status(opened, "recorded run")
+    opened.fill("#fx-question textarea", "")
+    opened.click("#fx-go")
+    assert wait_status(opened, "Please") == "Please ask a question about the picture."
+    opened.fill("#fx-question textarea", "  \u200b ")
+    opened.click("#fx-go")
+    wait_status(opened, "ask a question")
+    assert words(opened) > 0
+    opened.reload()
+    opened.fill("#fx-question textarea", "What?")
+    opened.click("#fx-go")
+    wait_status(opened, "bring a picture")
+    assert opened.locator("#fx-question textarea").input_value() == "What?"
+
+
+def test_a_bad_picture_is_one_sentence_and_the_next_one_works(served, opened, tmp_path):
+    served.may_load.set()
+    opened.fill("#fx-question textarea", "What is it?")
+    bring(opened, tmp_path, "photo.png", b"hello, I am no picture")
+    wait_status(opened, "not a picture")
+    assert opened.locator(".fx-status").get_attribute("data-state") == "trouble"
+    bring(opened, tmp_path)
+    wait_status(opened, "60 × 40 px")
+    assert opened.locator("#fx-question textarea").input_value() == "What is it?"
+
+
+def test_a_tiff_is_shown_as_the_model_gets_it(opened, tmp_path):
+    """A browser cannot draw a TIFF; the preview becomes a picture it can."""
+    path = tmp_path / "scan.tiff"
+    toy_picture(0).save(path)
+    opened.set_input_files("#fx-picture input[type=file]", str(path))
+    wait_status(opened, "px")
+    opened.wait_for_function("document.querySelector('#fx-picture img')?.naturalWidth === 60")
+
+
+def test_stop_keeps_the_part_and_a_new_run_works(served, opened, tmp_path):
+    served.may_load.set()
+    served.drafter.delay_s = 0.15
+    ask(opened, tmp_path, tokens=200)
+    opened.wait_for_selector(".fv-answer .fv-word")
+    opened.click("#fx-stop")
+    opened.click("#fx-stop")
+    text = wait_status(opened, "^Stopped after")
+    assert "is kept" in text
+    opened.wait_for_function("document.querySelector('.fv-pill').textContent.includes('stopped')")
+    served.drafter.delay_s = 0.0
+    set_tokens(opened, 5)
+    opened.click("#fx-go")
+    wait_status(opened, "^Done: 5 tokens")
+
+
+def test_an_error_inside_the_run_keeps_what_came(served, opened, tmp_path):
+    served.may_load.set()
+    calls = []
+
+    def hook():
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("broken on purpose")
+
+    served.drafter.hook = hook
+    try:
+        ask(opened, tmp_path, tokens=60)
+        wait_status(opened, "broke off")
+    finally:
+        served.drafter.hook = lambda: None
+    opened.wait_for_selector(".fv-answer .fv-word")
+    opened.click("#fx-go")
+    wait_status(opened, "^Done")
+
+
+def test_two_tabs_do_not_mix(served, new_page, tmp_path):
+    """Both run at once; each shows its own question and its own picture."""
+    served.may_load.set()
+    served.drafter.delay_s = 0.02
+    pages = []
+    for question in ("first question?", "second question?"):
+        pages.append((open_tab(served, new_page), question))
+    for page, question in pages:
+        ask(page, tmp_path, tokens=20, question=question)
+    for page, question in pages:
+        wait_status(page, "^Done")
+        assert page.locator(".fv-question").text_content() == question
+    served.drafter.delay_s = 0.0
+
+
+def test_looking_at_an_example_ends_the_run(served, opened, tmp_path):
+    """The run stops computing and does not write over the example."""
+    served.may_load.set()
+    served.drafter.delay_s = 0.1
+    ask(opened, tmp_path, tokens=200)
+    opened.wait_for_selector(".fv-answer .fv-word")
+    opened.click(".fx-examples button >> nth=0")
+    wait_status(opened, "recorded run")
+    time.sleep(1.0)
+    before = served.drafter.proposed
+    time.sleep(0.5)
+    assert served.drafter.proposed == before
+    assert "recorded" in opened.locator(".fx-status p").text_content()
+    served.drafter.delay_s = 0.0
+
+
+def test_traces_load_and_hostile_files_are_refused(opened, tmp_path):
+    good, bad = tmp_path / "run.jsonl", tmp_path / "<img src=x onerror=alert(1)>.jsonl"
+    good.write_text("\n".join(sample_lines("stopped")) + "\n")
+    bad.write_text('{"format": "fovea-trace", "version": 9}\n')
+    opened.click(".fx-examples button >> nth=0")
+    wait_status(opened, "recorded run")
+    chooser = opened.locator("#fx-input > input[type=file]")
+    chooser.set_input_files(str(bad))
+    assert "newer explorer" in wait_status(opened, "newer")
+    assert words(opened) > 0
+    chooser.set_input_files(str(good))
+    wait_status(opened, "recorded run")
+    opened.wait_for_function("document.querySelector('.fv-pill').textContent === 'stopped'")
+
+
+def test_draw_one_gives_a_picture_and_questions(opened):
+    opened.click("#fx-draw")
+    text = wait_status(opened, "A drawn scene")
+    assert "seed" in text
+    opened.wait_for_selector("#fx-picture img")
+    assert opened.locator("#fx-suggestions input[type=radio]").count() >= 2
+    opened.locator("#fx-suggestions label").nth(1).click()
+    opened.wait_for_function(
+        "document.querySelector('#fx-question textarea').value === "
+        "document.querySelectorAll('#fx-suggestions label')[1].innerText.trim()"
+    )
+
+
+def test_nothing_of_the_page_is_a_public_endpoint(served):
+    info = json.load(urllib.request.urlopen(f"{served.url}gradio_api/info"))
+    assert info["named_endpoints"] == {} and info["unnamed_endpoints"] == {}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_light_dark_narrow(served, new_page, scheme, width):
+    """Nothing reaches beyond the window; the player stands beside the input when there is room, else below it."""
+    page = open_tab(served, new_page, width, color_scheme=scheme)
+    page.click(".fx-examples button >> nth=0")
+    page.wait_for_selector(".fv-answer .fv-word")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    left, right = page.locator("#fx-input").bounding_box(), page.locator("#fx-run").bounding_box()
+    if width > 1100:
+        assert right["x"] >= left["x"] + left["width"] and abs(right["y"] - left["y"]) < 40
+    else:
+        assert right["y"] >= left["y"] + left["height"]
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).every((v) => v < 60)")
+    assert dark == (scheme == "dark")
