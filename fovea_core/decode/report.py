@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import platform
 from importlib import metadata
@@ -207,10 +208,12 @@ def _short(value: float | None) -> float | None:
 
 def picture_sha256(image: Image.Image) -> str:
     """SHA-256 over width, height and RGB bytes, in hex: the same pixels give the same name whatever file they came from."""
-    rgb = np.ascontiguousarray(image.convert("RGB"))
-    return hashlib.sha256(f"{image.width}x{image.height}\n".encode() + rgb.tobytes()).hexdigest()
+    digest = hashlib.sha256(f"{image.width}x{image.height}\n".encode())
+    digest.update((image if image.mode == "RGB" else image.convert("RGB")).tobytes())
+    return digest.hexdigest()
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """What took part besides the models."""
     return {
