@@ -176,7 +176,9 @@ def test_kl_is_summed_over_the_vocabulary():
 def test_hidden_loss_by_hand():
     _, _, _, (a, b, c, d) = random_rows()
     expected = ((a - b) ** 2).sum(-1) / 5 + 0.1 * ((c - d) ** 2).sum(-1) / 5
-    torch.testing.assert_close(hidden_loss(a, b, c, d, LossWeights()), expected)
+    torch.testing.assert_close(hidden_loss(a, b, c, d, LossWeights(relative=False)), expected)
+    scaled = ((a - b) ** 2).mean(-1) / (b**2).mean() + 0.1 * ((c - d) ** 2).mean(-1) / (d**2).mean()
+    torch.testing.assert_close(hidden_loss(a, b, c, d, LossWeights()), scaled)
 
 
 def test_weights_by_unroll_step_and_literally():

@@ -21,7 +21,8 @@ class LossWeights:
     """The paper's factors: lambdas of the three parts, betas inside them, margin m and rank K_c of the competition term.
 
     ``gamma``: decay of w = exp(-(n - 1) / gamma); n is the step of the unroll, or with ``literal`` the position in the answer
-    (as the paper's text reads, which would train on about four tokens a sample).
+    (as the paper's text reads, which would train on about four tokens a sample). ``relative`` measures L_hid in units of the
+    target's own mean square state, so that lambda means the same for every target (ours has 28: L_hid drowned the rest).
     """
 
     hidden: float = 1.0
@@ -35,6 +36,7 @@ class LossWeights:
     rank: int = 6
     gamma: float = 2.0
     literal: bool = False
+    relative: bool = True
 
 
 def step_weights(step: Tensor, position: Tensor, weights: LossWeights) -> Tensor:
@@ -75,9 +77,14 @@ class Parts:
 
 
 def hidden_loss(scoring: Tensor, truth: Tensor, middle: Tensor, middle_truth: Tensor, weights: LossWeights) -> Tensor:
-    """L_hid per row: beta_h |h^ - h^T|^2 / d + beta_mid |h~ - h~^T|^2 / d. All (M, d); returns (M,)."""
+    """L_hid per row: beta_h |h^ - h^T|^2 / d + beta_mid |h~ - h~^T|^2 / d, each over the mean square of the true states where
+    ``weights.relative``. All (M, d); returns (M,).
+    """
     last = (scoring.float() - truth).square().mean(-1)
-    return weights.last * last + weights.middle * (middle.float() - middle_truth).square().mean(-1)
+    mid = (middle.float() - middle_truth).square().mean(-1)
+    if weights.relative:
+        last, mid = last / truth.square().mean(), mid / middle_truth.square().mean()
+    return weights.last * last + weights.middle * mid
 
 
 def kl_loss(logits: Tensor, log_total: Tensor, truth: Tensor, negentropy: Tensor) -> Tensor:
