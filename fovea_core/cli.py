@@ -65,6 +65,17 @@ def _sentence(error: Exception) -> str:
     return f"This is a fault of the program ({type(error).__name__}: {text[:300]}); FOVEA_TRACEBACK=1 shows where."
 
 
+def _check_place(where: str | None) -> None:
+    """Raise OSError now where ``_put_json`` could not write later."""
+    if where in (None, "-"):
+        return
+    path = Path(where)
+    fresh = not path.exists()
+    path.open("a").close()
+    if fresh:
+        path.unlink()
+
+
 def _put_json(context: typer.Context, values: dict[str, Any], where: str | None) -> None:
     """One JSON object to stdout (``-``) or into a file; None puts nothing."""
     if where is None:
@@ -84,6 +95,9 @@ def decode(
     target: Annotated[str, typer.Option(help="builtin, or a folder with a LLaVA checkpoint.")] = "builtin",
     drafter: Annotated[str, typer.Option(help="builtin, blind, none, lookup, or a folder.")] = "builtin",
     policy: Annotated[str, typer.Option(help="fovea, topk-K, dense or none.")] = "fovea",
+    depth_limit: Annotated[
+        int | None, typer.Option(metavar="N", help="Deepest state that reads; -1 reads never (default: the drafter's own).")
+    ] = None,
     tree: Annotated[
         str, typer.Option(metavar="D,k,B", help="Levels, children, nodes; auto chooses by measured cost.")
     ] = "auto",
@@ -96,9 +110,8 @@ def decode(
     as_json: JsonFlag = False,
 ) -> None:
     """Answer a question about a picture, watch it being drafted and verified, compare with plain decoding."""
-    settings = make_settings(
-        max_new_tokens=max_new_tokens, temperature=temperature, top_p=top_p, seed=seed, tree=parse_tree(tree), policy=policy
-    )
+    sampling = {"max_new_tokens": max_new_tokens, "temperature": temperature, "top_p": top_p, "seed": seed}
+    settings = make_settings(**sampling, tree=parse_tree(tree), policy=policy, depth_limit=depth_limit)
     question = checked_question(question)
     from fovea_core.pictures import data_url, open_picture
     from fovea_core.trace.codec import Header
@@ -233,11 +246,12 @@ def train_target(
     compiled: Annotated[bool, typer.Option(help="Use torch.compile (needs a C++ compiler).")] = False,
 ) -> None:
     """Train the embedded target on drawn pictures, from nothing; one resumable command."""
+    from fovea_core.targets.registry import pick_device
     from fovea_core.train.builtin import make_target
     from fovea_core.train.learner import TargetRecipe
 
     recipe = TargetRecipe() if samples is None else TargetRecipe(samples=samples)
-    how = {"minutes": minutes, "threads": threads, "device": device, "compiled": compiled}
+    how = {"minutes": minutes, "threads": threads, "device": pick_device(device), "compiled": compiled}
     written = make_target(work, recipe, pictures=pictures, export=export, workers=workers, **how)
     say(context.obj["console"], f"The target is in {written}")
 
@@ -258,16 +272,15 @@ def train_drafter(
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
     """Train the FOVEA drafter and its blind twin on the target's own answers; resumable."""
-    from fovea_core.targets.registry import load_target
+    from fovea_core.targets.registry import load_target, pick_device
     from fovea_core.train.builtin import make_drafters
     from fovea_core.train.drafter import DrafterRecipe
 
     console = context.obj["console"]
     chosen = {"seed": seed, "autocast": autocast} | ({} if steps is None else {"steps": steps})
     options = {"pictures": pictures, "which": which, "export": export, "threads": threads, "workers": workers}
-    folders = make_drafters(
-        work, load_target(target, device), DrafterRecipe(**chosen), log=lambda text: say(console, str(text)), **options
-    )
+    loaded = load_target(target, pick_device(device))
+    folders = make_drafters(work, loaded, DrafterRecipe(**chosen), log=lambda text: say(console, str(text)), **options)
     say(console, f"The drafters are in {', '.join(map(str, folders))}")
 
 
@@ -283,6 +296,7 @@ def bench_builtin(
     from fovea_core.bench.workloads import BUILTIN_SEEDS, parse_seeds
 
     chosen = parse_seeds(seeds) if seeds is not None else BUILTIN_SEEDS
+    _check_place(as_json)
     console = context.obj["console"]
     with progress_bar(console) as progress:
         results = measure(chosen, progress)

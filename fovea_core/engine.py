@@ -6,8 +6,6 @@ import statistics
 import threading
 from collections.abc import Callable, Iterator
 
-import torch
-
 from fovea_core.decode.cost import cost_table
 from fovea_core.decode.draft import Drafter
 from fovea_core.decode.fovea import load_drafter
@@ -16,7 +14,7 @@ from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import compare
 from fovea_core.request import Request
 from fovea_core.targets.base import Target
-from fovea_core.targets.registry import load_target
+from fovea_core.targets.registry import load_target, pick_device
 from fovea_core.trace.events import AnyEvent, Compared, CostTable, Finished
 
 #: Names of drafters that are no folder: the trained one, its twin without a memory, nothing (plain steps), prompt lookup.
@@ -76,13 +74,9 @@ class Engine:
         )
 
 
-def load_engine(target: str = "builtin", device: str = "auto", threads: int | None = None) -> Engine:
-    """Load a target by name. Raises TargetError with one sentence. ``device`` auto takes CUDA where there is one."""
-    if threads:
-        torch.set_num_threads(threads)
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    loaded = load_target(target, device)
+def load_engine(target: str = "builtin", device: str = "auto") -> Engine:
+    """Load a target by name on cpu, cuda or auto. Raises TargetError or SettingsError with one sentence."""
+    loaded = load_target(target, pick_device(device))
     return Engine(loaded, lambda name: _drafter(name, loaded))
 
 

@@ -22,7 +22,7 @@ class SettingsError(ValueError):
 class RunSettings(BaseModel):
     """Everything that decides a run besides picture, question and models.
 
-    ``tree``: None lets the measured cost table choose each round (method.md section 7).
+    ``tree``: None lets the measured cost table choose each round.
     ``policy``: what the memory does: ``fovea``, ``topk-K``, ``dense`` or ``none``.
     ``depth_limit``: deepest state that reads the memory; None takes the drafter checkpoint's own.
     ``detail``: ``nodes`` records reads and nodes, ``rounds`` only the rounds (used for timing).

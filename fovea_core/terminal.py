@@ -11,7 +11,7 @@ from rich.text import Text
 from fovea_core.trace import events as ev
 from fovea_core.trace.fold import Fold, Summary
 
-#: Okabe-Ito colours and marks of page.md; the mark tells as much as the colour.
+#: Okabe-Ito colours and marks, as on the page; the mark tells as much as the colour.
 STYLES = {
     "first": "underline2 #009E73",
     "accepted": "underline #56B4E9",

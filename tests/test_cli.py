@@ -92,6 +92,13 @@ def test_decode_prints_the_answer_and_records_a_lawful_trace(toy, picture, capsy
     assert code == 0 and json.loads(again)["token_ids"] == finished.ids
 
 
+def test_decode_passes_the_depth_limit_on(toy, picture, capsys, monkeypatch):
+    asked, run = [], toy[0].run
+    monkeypatch.setattr(toy[0], "run", lambda request, *rest: asked.append(request.settings.depth_limit) or run(request, *rest))
+    arguments = ["--image", picture, "--question", QUESTION, "--max-new-tokens", "3", "--tree", "2,1,3", "--json"]
+    assert call(capsys, "decode", *arguments, "--depth-limit", "1")[0] == 0 and set(asked) == {1}
+
+
 def test_decode_without_a_drafter_is_plain(toy, picture, capsys):
     arguments = ["--image", picture, "--question", QUESTION, "--max-new-tokens", "5", "--drafter", "none", "--json"]
     values = json.loads(call(capsys, "decode", *arguments)[1])
@@ -111,6 +118,11 @@ WRONG = {
     "half a tree": (["decode", "--image", "P", "--question", "a?", "--tree", "6,6"], "tree"),
     "huge tree": (["decode", "--image", "P", "--question", "a?", "--tree", "6,6,9999"], "tree"),
     "policy": (["decode", "--image", "P", "--question", "a?", "--policy", "magic"], "policy"),
+    "depth limit": (["decode", "--image", "P", "--question", "a?", "--depth-limit", "-2"], "depth_limit"),
+    "device": (["decode", "--image", "P", "--question", "a?", "--device", "foo"], "device 'foo'"),
+    "device to train on": (["train-target", "--work", "W", "--device", "foo"], "device 'foo'"),
+    "device to train drafters on": (["train-drafter", "--work", "W", "--device", "foo"], "device 'foo'"),
+    "no place for results": (["bench", "builtin", "--json", "W/results.json"], "No such file"),
     "command": (["frobnicate"], "frobnicate"),
     "option": (["replay", "--loud"], "loud"),
     "no trace": (["replay", "missing.jsonl"], "cannot be read"),
@@ -126,6 +138,7 @@ WRONG = {
 def test_what_is_wrong_is_one_sentence(name, capsys, picture, trace_file, tmp_path):
     arguments, says = WRONG[name]
     places = {"P": picture, "T": trace_file, "W": str(tmp_path / "world")}
+    places["W/results.json"] = str(tmp_path / "world" / "results.json")
     assert says in refused(capsys, *[places.get(argument, argument) for argument in arguments])
 
 

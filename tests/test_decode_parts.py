@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from fovea_core.decode import cost as cost_module
 from fovea_core.decode.choose import Chooser, verify_costs
 from fovea_core.decode.cost import SIZES, cost_table, measure
-from fovea_core.decode.loop import decode
+from fovea_core.decode.loop import _news, decode
 from fovea_core.decode.plain import decode_plain, plain_steps
 from fovea_core.decode.sampling import choose, draw, uniform, warped
 from fovea_core.decode.tree import Draft, Read, chain, keep_nodes, root_only
@@ -368,7 +370,13 @@ def test_chooser_takes_drafts_without_probabilities_and_empty_ones():
     chooser.learn(root_only(3), verify(root_only(3), logits_for([1]), make_settings(), 0, 9, frozenset()))
 
 
-def test_measure_and_keep(target, tmp_path, monkeypatch):
+@pytest.fixture
+def quiet(monkeypatch):
+    """The machine says that nothing else runs."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 9.0, 9.0))
+
+
+def test_measure_and_keep(target, tmp_path, monkeypatch, quiet):
     """The table has a positive cost for every size, is read back from disk, and measured anew when the file is damaged."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cost_module, "TIME_LIMIT_S", 0.1)
@@ -386,9 +394,40 @@ def test_measure_and_keep(target, tmp_path, monkeypatch):
     cost_table(named, marked)
     assert len(list(tmp_path.rglob("*.json"))) == 2
     marked.fingerprint = "two"
-    path.write_text("{")
-    again = cost_table(named, marked)
-    assert again.tokens == first.tokens and CostTable.model_validate_json(path.read_text()) == again
+    empty = b'{"tokens": [], "verify_ms": [], "level_ms": 1.0}'
+    for damaged in (b"{", b"", b"\xff\xfe", empty, b'{"tokens": [1, 2], "verify_ms": [1.0], "level_ms": 1.0}'):
+        path.write_bytes(damaged)
+        again = cost_table(named, marked)
+        assert again.tokens == first.tokens and CostTable.model_validate_json(path.read_text()) == again
+
+
+def test_a_busy_machine_keeps_no_table(tmp_path, monkeypatch):
+    """Measured under load: used once, not written. A system that does not tell its load keeps what it measures."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    measured = CostTable(tokens=[1], verify_ms=[1.0], level_ms=0.0)
+    monkeypatch.setattr(cost_module, "measure", lambda target, drafter: measured)
+    named = toy_target()
+    named.fingerprint = "one"
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.0, 0.0, 0.0))
+    assert cost_table(named, None) == measured and not list(tmp_path.rglob("cost-*"))
+    monkeypatch.setattr(os, "getloadavg", lambda: (2.9, 9.0, 9.0))
+    cost_table(named, None)
+    (path,) = tmp_path.rglob("cost-*")
+    path.unlink()
+    monkeypatch.delattr(os, "getloadavg")
+    cost_table(named, None)
+    assert path.is_file()
+
+
+@pytest.mark.parametrize("limit", [2, 9])
+def test_news_stand_at_their_own_positions(limit):
+    """Root at 20, a chain of two accepted: the emitted tokens are at 21, 22 and, where there is room for a bonus, 23."""
+    verdict = verify(chain(5, [1, 2]), logits_for([1, 2, 3]), make_settings(), 0, limit, frozenset())
+    run = SimpleNamespace(next_position=20 + len(verdict.path))  # the path has been committed
+    tokens, states, positions = _news(run, verdict, torch.arange(3.0)[:, None])
+    assert tokens.tolist() == [1, 2, 3][:limit] and positions.tolist() == [21, 22, 23][:limit]
+    assert states[:, 0].tolist() == [0.0, 1.0, 2.0][:limit]
 
 
 def test_measure_near_the_context_end():

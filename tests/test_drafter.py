@@ -104,7 +104,7 @@ class SlowTwin:
         return read(self.states(path)[-1:], len(path), self.memory, self.policy, self.drafter.correction)
 
     def tree(self, depth: int, width: int, nodes: int) -> set[tuple[int, ...]]:
-        """The paths of the tree of method.md section 2, by brute force over dictionaries."""
+        """The paths of an EAGLE-2 draft tree, by brute force over dictionaries."""
         scores, frontier = {}, [()]
         total = {(): 0.0}
         for _ in range(depth):

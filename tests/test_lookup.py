@@ -58,8 +58,6 @@ def told(tokens: list[int], chunks: int = 1) -> LookupRun:
 @settings(max_examples=300, deadline=None)
 def test_lookup_equals_searching(tokens, chunks, depth):
     """For any text, told in any portions: a chain of the tokens that the search finds, at most 10 and within the shape."""
-    if tokens[-1] == IMAGE:
-        tokens[-1] = 0
     draft = told(tokens, chunks).propose(Shape(depth=depth, width=1, nodes=65))
     assert draft.tokens.tolist() == [tokens[-1], *by_searching(tokens, min(COPIED, depth))]
     assert draft.parents.tolist() == list(range(-1, draft.size - 1)) and draft.depths.tolist() == list(range(draft.size))
@@ -71,6 +69,14 @@ def test_a_gap_is_never_bridged():
     run.extend(torch.tensor([7, 8, 9]), torch.zeros(3, 2), torch.tensor([1, 2, 50]))
     run.extend(torch.tensor([8]), torch.zeros(1, 2), torch.tensor([51]))
     assert run.propose(WIDE).size == 1  # 9 stood behind the gap, not behind 8
+
+
+def test_an_image_placeholder_may_be_the_last_token():
+    """A target may say its own placeholder: the draft's root is that token, nothing is copied behind it, and text goes on."""
+    run = told([7, 8, IMAGE])
+    assert run.propose(WIDE).tokens.tolist() == [IMAGE]
+    run.extend(torch.tensor([7]), torch.zeros(1, 2), torch.tensor([7]))
+    assert run.propose(WIDE).tokens.tolist() == [7, 8]
 
 
 def test_the_longest_run_wins():

@@ -39,7 +39,7 @@ def one_hot_scores(n: int) -> torch.Tensor:
     ],
 )
 def test_how_many_entries(scores, n_valid, expected):
-    """The test vectors of method.md section 1 at the paper's bounds."""
+    """Vectors whose counts follow from eq 6, at the paper's bounds."""
     valid = torch.arange(scores.shape[0]) < n_valid
     assert choose(scores[None], valid, make_policy("fovea", PAPER_BOUNDS)).count.tolist() == [expected]
 

@@ -87,6 +87,13 @@ def test_a_word_of_several_tokens_shows_its_sharpest_read():
     assert (word.word.text, word.token.position, word.entries, word.round, word.captured) == ("K7Q", 2, (2,), 1, 0.8)
 
 
+def test_an_end_of_sequence_belongs_to_no_word():
+    """EOS has no text; its read, however sharp, is not the read of the word before it."""
+    pieces = [("The", None), (" hat", ([7, 8], 0.5)), ("", ([1], 1.0))]
+    (word,) = trajectory_strip(fold(spoken(pieces)))
+    assert (word.word.text, word.word.first, word.word.last, word.entries, word.peak) == ("hat", 1, 1, (7, 8), 0.5)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.sets(st.integers(0, 11), min_size=1, max_size=6), st.integers(0, 20)), max_size=9))
 def test_rule_against_a_loop_written_from_its_words(words):

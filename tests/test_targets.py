@@ -14,11 +14,12 @@ from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models
 
 from fovea_core.fingerprint import fingerprint
+from fovea_core.settings import SettingsError
 from fovea_core.targets import base
 from fovea_core.targets.base import TargetError, probe
 from fovea_core.targets.llava import load_llava
 from fovea_core.targets.pieces import Pieces, Tail
-from fovea_core.targets.registry import load_target
+from fovea_core.targets.registry import load_target, pick_device
 from tests.toys import (
     BOS,
     CELLS,
@@ -317,6 +318,31 @@ def test_a_cut_file_is_no_target(folder, tmp_path):
     weights.write_bytes(weights.read_bytes()[:-400])
     with pytest.raises(TargetError, match="cut off"):
         load_target(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "fovea_target.json"])
+@pytest.mark.parametrize("content", [b"[1]", b"{", b"", b"\xff\xfe"])
+def test_damaged_settings_are_one_sentence(folder, tmp_path, name, content):
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TargetError, match=f"cannot be read: {name}") as caught:
+        load_llava(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert pick_device("auto") == pick_device("cpu") == "cpu"
+    for name in ("foo", "", "meta", "cuda", "cuda:1"):
+        with pytest.raises(SettingsError, match="device"):
+            pick_device(name)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert pick_device("auto") == pick_device("cuda") == "cuda"
+    with pytest.raises(SettingsError, match="no such CUDA"):
+        pick_device("cuda:1")
 
 
 @pytest.mark.parametrize("name", ["llava-hf/llava-1.5-7b-hf", "../../etc/nothing", "", "\0"])

@@ -1,6 +1,7 @@
 """The embedded target's training: packing, masks, labels, resume, export."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -119,6 +120,28 @@ def test_resume_equals_a_straight_run(tokenizer_file, shards, tmp_path):
     second.step()
     for (name, a), (_, b) in zip(straight.learner.named_parameters(), second.learner.named_parameters()):
         assert torch.equal(a, b), name
+
+
+def test_a_resumed_recipe_may_change_but_not_in_shape(tokenizer_file, shards, tmp_path):
+    """More samples and another rate go on; another width or depth is refused by name; a field of old recipes is dropped."""
+    trainer = target.Trainer(shards, tmp_path, tokenizer_file, TINY)
+    trainer.step()
+    trainer.save()
+    longer = target.Trainer(shards, tmp_path, tokenizer_file, replace(TINY, samples=99, lr=1e-4))
+    assert longer.progress.seen == trainer.progress.seen > 0
+    with pytest.raises(ValueError, match="layers, tower_intermediate differ"):
+        target.Trainer(shards, tmp_path, tokenizer_file, replace(TINY, layers=3, tower_intermediate=128))
+    saved = torch.load(trainer.checkpoint, weights_only=True)
+    saved["recipe"]["gone_since"] = 1
+    torch.save(saved, trainer.checkpoint)
+    assert target.recipe_of(saved) == TINY
+    assert (target.export_target(trainer.checkpoint, tokenizer_file, tmp_path / "out") / "config.json").is_file()
+
+
+def test_without_muon_training_says_what_it_needs(monkeypatch):
+    monkeypatch.delattr(torch.optim, "Muon")
+    with pytest.raises(ValueError, match=r"torch 2\.9"):
+        target.make_optimizers(None, TINY)
 
 
 def test_train_log_and_export(tokenizer_file, shards, tmp_path):

@@ -6,9 +6,9 @@
   const MOST = 5, LEAST = 0.25, SPACE = " \t\n\r\v\f";
 
   /** The answer cut at white space, as the engine cuts it: [{text, tokens}], tokens in order; pieces of white space only
-      belong to no word. */
+      and those without text, such as EOS, belong to no word. Bytes stand as one character each, so white space is ASCII's. */
   function spans(run) {
-    const raw = (token) => (token.bytes ? token.bytes.replace(/../g, (hex) => String.fromCharCode(parseInt(hex, 16))) : token.text);
+    const raw = (token) => (token.bytes != null ? token.bytes.replace(/../g, (hex) => String.fromCharCode(parseInt(hex, 16))) : token.text);
     const all = [];
     let open = [];
     const close = () => {
@@ -19,7 +19,7 @@
     for (const token of run.words) {
       const own = raw(token), before = open.length ? raw(open[open.length - 1]) : "";
       if (SPACE.includes(own[0] || "x") || SPACE.includes(before[before.length - 1] || "x")) close();
-      if (own.trim() || open.length) open.push(token);
+      if ([...own].some((sign) => !SPACE.includes(sign))) open.push(token);
     }
     close();
     return all;

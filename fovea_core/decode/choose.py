@@ -1,6 +1,6 @@
 """The draft that earns most tokens per second at the measured price: a tree, a chain or none, chosen anew each round.
 
-Method.md section 7 (load-adaptive verification): the value of one more node depends on what the machine charges for it.
+Load-adaptive verification: the value of one more node depends on what the machine charges for it.
 No clock is read here, so a rerun with the same cost table has the same rounds.
 """
 

@@ -1,4 +1,4 @@
-"""What a target forward and a drafted level cost on this machine, measured once and kept (method.md section 7)."""
+"""What a target forward and a drafted level cost on this machine, measured once and kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from pydantic import ValidationError
 
 from fovea_core.decode.draft import Drafter
 from fovea_core.settings import RunSettings
@@ -27,6 +26,8 @@ WIDTH, NODES, DEPTH = 4, 40, 8
 #: Levels over which a drafted level's price is measured.
 MEASURED_LEVELS = 4
 TIME_LIMIT_S = 1.2
+#: A table measured under more load than this (runnable processes per processor, last minute) is used but not kept.
+BUSY_LOAD = 0.75
 
 
 @torch.inference_mode()
@@ -74,7 +75,8 @@ def _best_ms(works: list[Callable[[], object]]) -> list[float]:
 def cost_table(target: Target, drafter: Drafter | None) -> CostTable:
     """The table of this pair on this machine: measured once, then read from the user's cache folder.
 
-    Kept by fingerprints, device, threads and torch version; models without fingerprint are measured each time.
+    Kept by fingerprints, device, threads and torch version; models without fingerprint are measured each time, and so is a
+    pair whose file is damaged. What a busy machine measures is not kept.
     """
     marks = [target.fingerprint, drafter.fingerprint if drafter else "none"]
     if not all(marks):
@@ -82,10 +84,13 @@ def cost_table(target: Target, drafter: Drafter | None) -> CostTable:
     key = json.dumps([2, *marks, device_name(target.device), torch.get_num_threads(), torch.__version__])
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     path = base / "fovea-explorer" / f"cost-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
-    try:
-        return CostTable.model_validate_json(path.read_text())
-    except (OSError, ValidationError):
-        table = measure(target, drafter)
+    kept = _read(path)
+    if kept is not None:
+        return kept
+    busy = _busy()  # before measuring, which is work as well
+    table = measure(target, drafter)
+    if busy:
+        return table
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}")
@@ -94,6 +99,23 @@ def cost_table(target: Target, drafter: Drafter | None) -> CostTable:
     except OSError:
         pass  # a folder that cannot be written costs a measurement next time, nothing else
     return table
+
+
+def _read(path: Path) -> CostTable | None:
+    """The table in a file; None where there is none or it is damaged."""
+    try:
+        table = CostTable.model_validate_json(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return table if 0 < len(table.tokens) == len(table.verify_ms) else None
+
+
+def _busy() -> bool:
+    """Whether others use this machine so much that times measured now are not its own."""
+    try:
+        return os.getloadavg()[0] >= BUSY_LOAD * (os.cpu_count() or 1)
+    except (AttributeError, OSError):  # no such figure on this system
+        return False
 
 
 def max_depth(drafter: Drafter) -> int:

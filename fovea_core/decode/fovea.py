@@ -1,4 +1,4 @@
-"""The trained drafter at work: an EAGLE-2 draft tree (method.md section 2) with FOVEA's retrieval at the states that score.
+"""The trained drafter at work: an EAGLE-2 draft tree with FOVEA's retrieval at the states that score.
 
 A round: the newly committed tokens pass the body with their true target states, the last one's state is the root's; then per
 level one forward of the k frontier nodes, one retrieval for all of them, k children each. All k^2 children of a level stay

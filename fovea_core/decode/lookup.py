@@ -1,4 +1,4 @@
-"""Prompt lookup decoding: draft by copying what followed the same words earlier (method.md section 6). Needs no training."""
+"""Prompt lookup decoding (PLD): draft by copying what followed the same words earlier. Needs no training."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LookupRun:
     def __init__(self, image_token_id: int) -> None:
         self.image_token_id = image_token_id
         self.history: list[int] = []  # token ids, _GAP where image tokens were left out
-        self._position = None
+        self._position, self._root = None, _GAP  # of the newest token: its position, its true id
         self._ends: dict[tuple[int, ...], int] = {}  # run of tokens -> index of the token that followed it last
 
     def extend(self, tokens: torch.Tensor, states: torch.Tensor, positions: torch.Tensor) -> None:
@@ -39,7 +39,7 @@ class LookupRun:
         for token, position in zip(tokens.tolist(), positions.tolist()):
             if self._position is not None and position != self._position + 1:
                 self._append(_GAP)
-            self._position = position
+            self._position, self._root = position, token
             self._append(_GAP if token == self.image_token_id else token)
 
     def _append(self, token: int) -> None:
@@ -61,5 +61,5 @@ class LookupRun:
                 copied = history[start : start + most]
                 if _GAP in copied:
                     copied = copied[: copied.index(_GAP)]
-                return chain(history[-1], copied)
-        return chain(history[-1], [])
+                return chain(self._root, copied)
+        return chain(self._root, [])

@@ -102,8 +102,8 @@ def decode(
 
 def _news(run: TargetRun, verdict: Verdict, hidden: torch.Tensor) -> News:
     """A round's emitted tokens, each with the state of the node that predicted it; the last one is the new root."""
-    count = len(verdict.emitted)
-    positions = torch.arange(run.next_position - count + 1, run.next_position + 1)
+    count, first = len(verdict.emitted), run.next_position - len(verdict.path) + 1  # the path, root included, is committed
+    positions = torch.arange(first, first + count)
     return torch.tensor(verdict.emitted), hidden[verdict.path[:count]], positions
 
 

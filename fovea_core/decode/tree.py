@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -46,7 +46,6 @@ class Draft:
     pruned: int = 0
     draft_ms: float = 0.0
     select_ms: float = 0.0
-    notes: dict = field(default_factory=dict)
 
     @property
     def size(self) -> int:

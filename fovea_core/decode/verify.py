@@ -1,4 +1,4 @@
-"""Verification: which drafted nodes are the target's own tokens. Exact for every drafter (method.md section 3)."""
+"""Verification: which drafted nodes are the target's own tokens. Exact for every drafter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The drafter: fc([emb(t_{i+1}); h^T_i]), Llama-style blocks, the target's frozen embedding and head, and FOVEA's memory.
 
 Item i of the drafter stands for token t_i at the target's position id of t_i; beside the token it sees the target state
-that predicted it, or on drafted tokens the parent's own RMSNorm(h), uncorrected (method.md section 1). Its output state h_i
+that predicted it, or on drafted tokens the parent's own RMSNorm(h), uncorrected. Its output state h_i
 scores the tokens that may follow t_i. The blind twin is the same class without a memory.
 """
 

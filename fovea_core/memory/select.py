@@ -1,4 +1,4 @@
-"""Which entries a state retrieves: the policies of method.md section 4 over FOVEA eq 4-7.
+"""Which entries a state retrieves: the policies over FOVEA eq 4-7.
 
 One implementation serves training (batches, gradients) and decoding: the scores are sorted once, the cumulative mass is
 summed in float64 (in float32, 500 equal masses need 401 entries instead of 400), and there is no loop over states.

@@ -216,7 +216,7 @@ def tree_mask(parents: Tensor, committed: int, dtype: torch.dtype) -> Tensor:
 
 @torch.inference_mode()
 def probe(target: Target) -> None:
-    """Refuse a target whose forward over a tree differs from each of its paths, one token at a time (method.md trap 5).
+    """Refuse a target whose forward over a tree differs from each of its paths, one token at a time.
 
     Root, three siblings and a grandchild behind a grey picture. Raises TargetError.
     """

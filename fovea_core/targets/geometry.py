@@ -23,7 +23,7 @@ class Letterbox:
     def tile(self, cells: int, first: int = 0) -> Tile:
         """The grid of ``cells`` x ``cells`` entries over the square as a trace Tile, its box in fractions of the picture.
 
-        An entry is valid where its cell overlaps the picture at all, so at least one always is (method.md trap 11).
+        An entry is valid where its cell overlaps the picture at all, so at least one always is.
         """
         box = (
             -self.left / self.width,

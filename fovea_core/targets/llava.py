@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -95,8 +94,8 @@ def load_llava(folder: str | Path, device: str | torch.device = "cpu", id: str |
             raise TargetError(f"The folder {folder.name} is no target: {name} is missing.")
     device = torch.device(device)
     try:
-        image = ImageSettings(**json.loads((folder / "fovea_target.json").read_text()))
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        image = _read_settings(folder / "fovea_target.json")
+        tokenizer = _read_tokenizer(folder / "tokenizer.json")
         mark = fingerprint(folder)
         model, report = LlavaForConditionalGeneration.from_pretrained(
             folder,
@@ -106,7 +105,7 @@ def load_llava(folder: str | Path, device: str | torch.device = "cpu", id: str |
             output_loading_info=True,
             ignore_mismatched_sizes=True,
         )
-    except (ValidationError, OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError) as error:
         raise TargetError(f"The target in {folder.name} cannot be read: {str(error).splitlines()[0][:200]}") from error
     for problem, key in (
         ("is missing", "missing_keys"),
@@ -121,6 +120,21 @@ def load_llava(folder: str | Path, device: str | torch.device = "cpu", id: str |
     target = LlavaTarget(model.to(device).requires_grad_(False), tokenizer, image, id or str(folder), mark)
     probe(target)
     return target
+
+
+def _read_settings(path: Path) -> ImageSettings:
+    try:
+        return ImageSettings.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(" ".join([f"{path.name}:", *map(str, first["loc"]), first["msg"]])) from error
+
+
+def _read_tokenizer(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise ValueError(f"{path.name}: {error}") from error
 
 
 def _ids(value: int | list[int] | None) -> list[int]:

@@ -7,11 +7,27 @@ from pathlib import Path
 
 import torch
 
+from fovea_core.settings import SettingsError
 from fovea_core.targets.base import Target, TargetError
 from fovea_core.targets.llava import load_llava
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 BUILTIN = ASSETS / "builtin" / "target"
+
+
+def pick_device(name: str) -> str:
+    """``cpu``, ``cuda`` or ``cuda:1``; ``auto`` is CUDA where there is one. Raises SettingsError for what is not here."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise SettingsError(f"device {name[:40]!r} is not possible: use cpu, cuda or auto.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise SettingsError(f"device {name[:40]!r} is not possible: torch finds no such CUDA device here.")
+    return name
 
 
 def load_target(name: str, device: str | torch.device = "cpu") -> Target:

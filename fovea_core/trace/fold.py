@@ -79,7 +79,7 @@ class Summary:
         return (len(self.tokens) - 1) / self.rounds if self.rounds else None
 
     def words(self) -> list[Word]:
-        """The answer cut at white space; tokens of white space only belong to no word."""
+        """The answer cut at white space; tokens of white space only, and those without text such as EOS, belong to no word."""
         words: list[Word] = []
         open_word: list[Token] = []
 
@@ -92,7 +92,7 @@ class Summary:
         for token in self.tokens:
             if token.raw[:1].isspace() or (open_word and open_word[-1].raw[-1:].isspace()):
                 close()
-            if token.raw.strip() or open_word:
+            if token.raw.strip():
                 open_word.append(token)
         close()
         return words
@@ -183,4 +183,4 @@ def fold(events: Iterable[ev.AnyEvent]) -> Summary:
 
 
 def _raw(text: str, hex_bytes: str | None) -> bytes:
-    return bytes.fromhex(hex_bytes) if hex_bytes else text.encode("utf-8")
+    return bytes.fromhex(hex_bytes) if hex_bytes is not None else text.encode("utf-8")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fovea_core.trace.codec import unpack_entries
 from fovea_core.trace.fold import Summary, Token, Word
 
-#: The strip ends with this many words, or where peak x distance falls below this value (shared/page.md, Trajectory strip).
+#: The strip ends with this many words, or where peak x distance falls below this value.
 MOST_WORDS = 5
 LEAST_VALUE = 0.25
 

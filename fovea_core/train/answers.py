@@ -1,4 +1,4 @@
-"""Many greedy answers of a target at once, with the states a drafter learns from (method.md section 1, training)."""
+"""Many greedy answers of a target at once, with the states a drafter learns from."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class BatchTarget:
         self.eos = torch.tensor(sorted(target.eos_ids), device=target.device)
         self.image_token_id, self.context = target.image_token_id, target.context
         self.layers = self.lm.layers
-        # States 1 .. max(1, floor(0.4 L) - 2); state i is the input of layer i (method.md section 1, training).
+        # States 1 .. max(1, floor(0.4 L) - 2); state i is the input of layer i.
         self.candidates = range(1, max(1, int(0.4 * len(self.layers)) - 2) + 1)
 
     def features(self, pixels: np.ndarray) -> Tensor:

@@ -4,7 +4,7 @@ A shard (safetensors) holds samples back to back. Of a sample with T text items 
 image placeholders, then the answer with its EOS):
 ``tokens`` (T,) int32; ``states`` (T, d) float16, the target state after its final norm that *predicted* each token, so the
 state of item j itself is row j + 1; ``positions`` (T,) int32; ``mid`` (A, d) float16 for the A answer items that were fed to
-the target (all but the last): h~^T of method.md section 1. Per picture ``features`` (N, d) float16 after the projector and
+the target (all but the last): h~^T of the objective. Per picture ``features`` (N, d) float16 after the projector and
 ``valid`` (N,) bool. Per sample ``lengths``, ``prompts`` (text items before the answer), ``pictures`` (row in this shard).
 """
 

@@ -7,7 +7,6 @@ uint8 (noun, colour, mark of the thing that fills most of a cell, 0 = none) and 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -26,8 +25,6 @@ COLOURS = tuple(words.COLOURS)
 MARKS = (*words.CODE_CHARS, *words.SIGN_WORDS, "other")
 #: A cell is labelled with the thing that fills most of it, if that is at least this share.
 LABEL_SHARE = 0.25
-TRAIN_SEEDS = range(0, 9_000_000)
-VALIDATION_SEEDS = range(9_000_000, 10_000_000)
 _SAMPLES = 8  # points a cell side at which the layers are read
 
 
@@ -69,7 +66,7 @@ def draw_shards(out: Path, kind: str, first: int, count: int, shard: int = 300, 
     """Draw ``count`` pictures of ``kind`` with seeds from ``first`` on into shards; shards that exist are kept (resumable)."""
     out.mkdir(parents=True, exist_ok=True)
     seeds = [s for s in range(first, first + 3 * count) if kind_of(s) == kind]
-    with ProcessPoolExecutor(workers, initializer=os.nice, initargs=(0,)) as pool:
+    with ProcessPoolExecutor(workers) as pool:
         for start in tqdm(range(0, count, shard), desc=f"drawing {kind}", unit="shard"):
             path = out / f"{kind}-{seeds[start]:08d}"
             if path.with_suffix(".json").exists():

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +23,17 @@ from fovea_core.train.data import Shards
 from fovea_core.train.learner import PREPROCESSING, Learner, TargetRecipe, build_target, pack, pick_questions
 from fovea_core.train.tokenizer import load_tokenizer
 
+#: Recipe fields that fix the shapes of the weights: a training cannot go on under others.
+SHAPES = ("width", "layers", "intermediate", "tower_layers", "tower_intermediate")
+
 
 def make_optimizers(learner: Learner, recipe: TargetRecipe) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices inside blocks (it needs far fewer steps here, docs/LOG.md), AdamW for everything else."""
+    """Muon for the matrices inside blocks (it needs far fewer steps here, docs/LOG.md), AdamW for everything else.
+
+    Raises ValueError where torch has no Muon.
+    """
+    if not hasattr(torch.optim, "Muon"):
+        raise ValueError("training needs torch 2.9 or newer.")
     inside = lambda name: ".layers." in name  # noqa: E731
     named = [(n, p) for n, p in learner.named_parameters() if p.requires_grad]
     matrices = [p for n, p in named if inside(n) and p.ndim == 2]
@@ -51,7 +59,10 @@ class Progress:
 
 
 class Trainer:
-    """One target training that can stop and go on; ``step`` is a pure function of recipe, pictures and progress."""
+    """One target training that can stop and go on; ``step`` is a pure function of recipe, pictures and progress.
+
+    Between sittings every field of the recipe may change but those in ``SHAPES``; then ValueError names the ones that differ.
+    """
 
     def __init__(
         self, shards: Path, out: Path, tokenizer_file: Path, recipe: TargetRecipe, device: str = "cpu", compiled: bool = False
@@ -74,6 +85,10 @@ class Trainer:
 
     def _load(self) -> None:
         saved = torch.load(self.checkpoint, weights_only=True, map_location=self.device)
+        before = recipe_of(saved)
+        differing = [name for name in SHAPES if getattr(before, name) != getattr(self.recipe, name)]
+        if differing:
+            raise ValueError(f"{self.checkpoint} was trained with another recipe: {', '.join(differing)} differ.")
         self.learner.load_state_dict(saved["learner"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
@@ -163,11 +178,16 @@ def train_target(
     return trainer.checkpoint
 
 
+def recipe_of(saved: dict) -> TargetRecipe:
+    """The recipe of a loaded checkpoint; fields that recipes no longer have are left out."""
+    known = {field.name for field in fields(TargetRecipe)}
+    return TargetRecipe(**{name: value for name, value in saved["recipe"].items() if name in known})
+
+
 def export_target(checkpoint: Path, tokenizer_file: Path, out: Path) -> Path:
     """Write the trained target as assets/builtin/target: fp16 shards below 10 MiB, tokenizer.json, fovea_target.json."""
-    saved = torch.load(checkpoint, weights_only=True)
-    recipe = TargetRecipe(**saved["recipe"])
-    learner = Learner(build_target(recipe, load_tokenizer(tokenizer_file).get_vocab_size()))
+    saved = torch.load(checkpoint, weights_only=True, map_location="cpu")
+    learner = Learner(build_target(recipe_of(saved), load_tokenizer(tokenizer_file).get_vocab_size()))
     learner.load_state_dict(saved["learner"])
     out.mkdir(parents=True, exist_ok=True)
     for old in out.glob("model*.safetensors*"):

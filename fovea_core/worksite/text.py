@@ -1,7 +1,7 @@
 """Pictures of writing: signs, number plates, tables, receipts and shelf labels, with questions about what they say.
 
 Most of what such a picture shows are codes whose characters are drawn uniformly from words.CODE_CHARS, so that nothing but
-sight tells the next one (method.md section 8). ``spec`` is the whole content as plain JSON::
+sight tells the next one. ``spec`` is the whole content as plain JSON::
 
     {"layout": "sign", "width_px": 1120, "height_px": 960, "style": {...}, "rows": [[{"code": "K7Q2"}, {"code": "B9X"}], ...]}
 
