@@ -44,7 +44,7 @@ def evaluate(twin: Twin, held: list[Sample]) -> dict:
         truth = truth_of(batch, twin.drafter.head, recipe.unroll)
         if truth.rows.numel() == 0:
             continue
-        parts = twin.loss(batch, truth, make_policy("fovea", twin.drafter.config.bounds))
+        parts = twin.loss(batch, truth, make_policy("fovea", twin.drafter.config.bounds), recipe.unroll)
         rows.append((parts.hits, truth.step, float(parts.total) * truth.rows.numel()))
         more, count = chain_length(parts.hits, truth, batch, recipe.unroll)
         length, bases = length + more, bases + count
@@ -99,14 +99,15 @@ class DrafterTrainer:
     def advance(self) -> dict[str, dict]:
         """One step of every twin on the same batch. Returns what to log, by twin."""
         batch = collate([self.train[i] for i in self.order.batch(self.step)], self.device)
-        truth = truth_of(batch, self.twins[0].drafter.head, self.recipe.unroll)
+        levels = self.recipe.levels(self.step)
+        truth = truth_of(batch, self.twins[0].drafter.head, levels)
         lines = {}
         for twin in self.twins:
             parts = twin.learn(batch, truth, self.step)
-            length, bases = chain_length(parts.hits, truth, batch, self.recipe.unroll)
+            length, bases = chain_length(parts.hits, truth, batch, levels)
             lines[twin.name] = {
                 **{name: round(getattr(parts, name).item(), 4) for name in ("total", "hidden", "kl", "token")},
-                "accuracy": accuracy_by_depth(parts.hits, truth.step, self.recipe.unroll),
+                "accuracy": accuracy_by_depth(parts.hits, truth.step, levels),
                 "chain": round(length / bases, 4),
             }
         self.step += 1

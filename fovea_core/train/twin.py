@@ -27,7 +27,9 @@ class DrafterRecipe:
     steps: optimizer steps; unroll: drafted levels D (rows of E_dep: D + 1); lr after ``warmup`` (share of the steps), then
     'cosine' to a tenth or 'constant'; dense_share: share of the steps, from the first, whose reads keep all entries before eq 6
     chooses (an entry outside the chosen set gets no gradient, so a read is learnt faster this way); autocast: products in
-    bfloat16, for machines that have them in hardware.
+    bfloat16, for machines that have them in hardware; single_share: share of the steps, from the first, that unroll one level
+    only, several times cheaper, so that reading is learnt before drafting on one's own states (the other depth rows then start
+    from row 0); optimizer: 'muon' for the matrices at ``muon_lr`` and AdamW for the rest, or 'adamw' for all (the paper's).
     """
 
     steps: int = 2000
@@ -39,6 +41,9 @@ class DrafterRecipe:
     unroll: int = 6
     seed: int = 0
     dense_share: float = 0.5
+    single_share: float = 0.7
+    optimizer: str = "muon"
+    muon_lr: float = 4e-3
     autocast: bool = False
     blocks: int = 2
     k_min: int = 4
@@ -46,15 +51,24 @@ class DrafterRecipe:
     rho: float = 0.8
     loss: LossWeights = field(default_factory=LossWeights)
 
-    def rate(self, step: int) -> float:
-        """Learning rate of ``step`` (from 0)."""
+    def factor(self, step: int) -> float:
+        """What the learning rates are multiplied with at ``step`` (from 0)."""
         warm = max(1, round(self.warmup * self.steps))
         if step < warm:
-            return self.lr * (step + 1) / warm
+            return (step + 1) / warm
         if self.schedule == "constant":
-            return self.lr
+            return 1.0
         turn = (step - warm) / max(1, self.steps - warm)
-        return self.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * turn)))
+        return 0.1 + 0.45 * (1 + math.cos(math.pi * turn))
+
+    @property
+    def switch(self) -> int:
+        """First step that unrolls all levels."""
+        return round(self.single_share * self.steps)
+
+    def levels(self, step: int) -> int:
+        """Levels that ``step`` unrolls."""
+        return 1 if step < self.switch else self.unroll
 
 
 def config_for(target, recipe: DrafterRecipe, sighted: bool) -> DrafterConfig:
@@ -114,14 +128,14 @@ def draft_loss(drafter: Drafter, batch: Batch, truth: Truth, policy: Policy, ste
 
 
 class Twin:
-    """One drafter in training with its optimizer."""
+    """One drafter in training with its optimizers."""
 
     def __init__(self, name: str, target, recipe: DrafterRecipe) -> None:
         self.name, self.recipe = name, recipe
         torch.manual_seed(recipe.seed)  # both twins start from the same body
         drafter = Drafter(config_for(target, recipe, TWINS[name])).to(target.device)
         self.drafter = drafter.attach(target.embedding, target.head).balance()
-        self.optimizer = torch.optim.AdamW(drafter.parameters(), lr=recipe.lr, betas=(0.9, 0.95), weight_decay=0, fused=True)
+        self.optimizers = make_optimizers(drafter, recipe)
         self.seconds = 0.0
 
     def policy(self, step: int) -> Policy:
@@ -130,30 +144,53 @@ class Twin:
         return make_policy("dense" if early else "fovea", self.drafter.config.bounds)
 
     def learn(self, batch: Batch, truth: Truth, step: int) -> Parts:
-        """One optimizer step."""
+        """One optimizer step on as many levels as ``truth`` holds."""
         began = time.perf_counter()
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.recipe.rate(step)
-        parts = self.loss(batch, truth, self.policy(step))
-        self.optimizer.zero_grad(set_to_none=True)
+        recipe, memory = self.recipe, self.drafter.memory
+        if step == recipe.switch and step > 0 and memory is not None:
+            with torch.no_grad():
+                memory.depth[1:] = memory.depth[0]
+        for optimizer, rate in zip(self.optimizers, (recipe.lr, recipe.muon_lr)):
+            optimizer.param_groups[0]["lr"] = rate * recipe.factor(step)
+            optimizer.zero_grad(set_to_none=True)
+        parts = self.loss(batch, truth, self.policy(step), recipe.levels(step))
         parts.total.backward()
-        torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), self.recipe.clip)
-        self.optimizer.step()
+        torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), recipe.clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
         self.seconds += time.perf_counter() - began
         return parts
 
-    def loss(self, batch: Batch, truth: Truth, policy: Policy) -> Parts:
+    def loss(self, batch: Batch, truth: Truth, policy: Policy, levels: int) -> Parts:
         """The objective, products in bfloat16 where the recipe says so."""
         device = batch.tokens.device.type
         with torch.autocast(device, torch.bfloat16) if self.recipe.autocast else contextlib.nullcontext():
-            return draft_loss(self.drafter, batch, truth, policy, self.recipe.unroll, self.recipe.loss)
+            return draft_loss(self.drafter, batch, truth, policy, levels, self.recipe.loss)
 
     def state(self) -> dict:
         """What a checkpoint holds of this twin."""
-        return {"model": self.drafter.state_dict(), "optimizer": self.optimizer.state_dict(), "seconds": self.seconds}
+        optimizers = [optimizer.state_dict() for optimizer in self.optimizers]
+        return {"model": self.drafter.state_dict(), "optimizers": optimizers, "seconds": self.seconds}
 
     def restore(self, state: dict) -> None:
         """Inverse of ``state``."""
         self.drafter.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         self.seconds = state["seconds"]
+
+
+def make_optimizers(drafter: Drafter, recipe: DrafterRecipe) -> list[torch.optim.Optimizer]:
+    """AdamW (0.9, 0.95) without weight decay, for everything or beside Muon for everything but the matrices.
+
+    Raises ValueError where the recipe asks for Muon and torch has none.
+    """
+    if recipe.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
+        raise ValueError("training needs torch 2.9 or newer.")
+    named = list(drafter.named_parameters())
+    apart = [p for name, p in named if recipe.optimizer == "muon" and p.ndim == 2 and min(p.shape) > 1 and "depth" not in name]
+    rest = [p for _, p in named if all(p is not other for other in apart)]
+    optimizers = [torch.optim.AdamW(rest, lr=recipe.lr, betas=(0.9, 0.95), weight_decay=0, fused=True)]
+    if apart:
+        optimizers.append(torch.optim.Muon(apart, lr=recipe.muon_lr, weight_decay=0, adjust_lr_fn="match_rms_adamw"))
+    return optimizers
