@@ -26,7 +26,7 @@ clean:
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "FOVEA explorer needs Python 3.11 or newer, and '$(PYTHON)' is not; name one with: make PYTHON=python3.12" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 # The stamps let a second call start at once; they are renewed when a list of packages changes.
 $(VENV)/.app: requirements.txt constraints.txt | $(VENV)/bin/python

@@ -21,8 +21,11 @@ def main() -> None:
     session = Session(lambda: load_builtin(arguments.device))
     page = build_page(session)
     launch_page(page, arguments.host, arguments.port)
-    session.start()
-    page.block_thread()
+    try:
+        session.start()
+        page.block_thread()
+    finally:
+        session.close()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from fovea_core.pictures import PictureError, data_url, open_picture
 from fovea_core.request import Request, checked_question
 from fovea_core.settings import PAPER_SHAPE, SettingsError, make_settings, parse_tree
 from fovea_core.trace.codec import Header
+from fovea_core.trace.events import RunStarted
 
 #: What the tree box offers beside a shape written as levels,children,nodes.
 TREES = {
@@ -14,6 +15,10 @@ TREES = {
     "paper": f"{PAPER_SHAPE.depth},{PAPER_SHAPE.width},{PAPER_SHAPE.nodes}",
     "chain": "6,1,7",
 }
+#: The drafters that the page offers.
+DRAFTERS = ("builtin", "blind", "lookup", "none")
+#: Smallest and largest value that the page's sliders offer.
+LIMITS = {"max_new_tokens": (1, 512), "temperature": (0, 2), "top_p": (0.05, 1)}
 Status = dict[str, str]
 
 
@@ -46,7 +51,7 @@ def make_ticket(
         tree=parse_tree(TREES.get(tree, tree)),
         policy=policy,
     )
-    if not isinstance(drafter, str) or drafter not in ("builtin", "blind", "lookup", "none"):
+    if not isinstance(drafter, str) or drafter not in DRAFTERS:
         raise SettingsError("This drafter is not possible: choose one from the list.")
     rgb = open_picture(path).rgb
     return Ticket(Request(rgb, question, settings, drafter), Header(data_url(rgb)), bool(compare))
@@ -55,6 +60,27 @@ def make_ticket(
 def _whole(value: float) -> float | int:
     """Number boxes may send 5.0 for 5; anything else is left for the settings to judge."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def recorded_settings(started: RunStarted) -> list:
+    """What a trace says of the values of ``make_ticket`` from ``drafter`` to ``seed``; None where the page cannot set it.
+
+    The trace may be a stranger's: each value is checked as one that a person set would be.
+    """
+    drafter, shape = started.drafter.id if started.drafter else "none", started.shape
+    tree = f"{shape.depth},{shape.width},{shape.nodes}" if shape else None
+    named = {text: name for name, text in TREES.items()}
+    policy, *numbers = (_known(started, name) for name in ("policy", "max_new_tokens", "temperature", "top_p", "seed"))
+    return [drafter if drafter in DRAFTERS else None, policy, named.get(tree, tree), *numbers]
+
+
+def _known(started: RunStarted, name: str):
+    try:
+        value = getattr(make_settings(**{name: started.settings.get(name)}), name)
+    except SettingsError:
+        return None
+    low, high = LIMITS.get(name, (value, value))
+    return value if low <= value <= high else None
 
 
 def status_of(update: Update) -> Status:
@@ -80,7 +106,8 @@ def status_of(update: Update) -> Status:
 
 
 def finished_text(summary) -> str:
-    """The figures of a finished run in one line."""
+    """How a run ended, and its figures, in one line."""
+    ended = {"stopped": "Stopped", None: "Unfinished"}.get(summary.reason, "Done")
     parts = [f"{len(summary.tokens)} tokens in {summary.rounds} rounds"]
     if summary.tau is not None:
         parts.append(f"tau {summary.tau:.2f}")
@@ -88,4 +115,4 @@ def finished_text(summary) -> str:
         found = summary.compared
         parts.append(f"{found.speedup:.2f} × plain decoding, measured")
         parts.append("same text" if found.same_ids else "text differs")
-    return "Done: " + ", ".join(parts) + "."
+    return f"{ended}: {', '.join(parts)}."

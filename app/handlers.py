@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import random
 from collections.abc import Iterator
 
 import gradio as gr
 from PIL import Image
 
-from app.asking import finished_text, make_ticket, status, status_of
+from app.asking import finished_text, make_ticket, recorded_settings, status, status_of
 from app.session import Session, sentence
 from fovea_core.examples import FIRST_RESERVED_SEED, Example
 from fovea_core.pictures import open_picture
@@ -18,6 +17,8 @@ from fovea_core.trace.fold import fold
 from fovea_core.trace.record import Trace, read
 
 READY = "Take an example, or bring a picture and ask."
+#: How many values ``recorded_settings`` gives.
+SETTINGS = 7
 
 
 class Handlers:
@@ -54,24 +55,33 @@ class Handlers:
         """A recorded example was chosen: show it at once."""
         self.session.forget(request.session_hash)
         example = self.examples[event.index]
-        return shown(read(example.trace), str(example.picture))
+        return shown(read(example.trace), str(example.picture), ours=True)
 
     def load(self, path: str, request: gr.Request) -> list:
         """A trace file of the person's own."""
         try:
             trace = read(path)
+            values = shown(trace, open_picture(trace.header.picture_bytes()).rgb, ours=False)
         except Exception as error:
-            return [gr.skip(), gr.skip(), gr.skip(), gr.skip(), status(sentence(error), "trouble")]
+            return [*[gr.skip()] * 4, status(sentence(error), "trouble"), *[gr.skip()] * SETTINGS]
         self.session.forget(request.session_hash)
-        return shown(trace, Image.open(io.BytesIO(trace.header.picture_bytes())).convert("RGB"))
+        return values
 
 
-def shown(trace: Trace, picture: str | Image.Image) -> list:
-    """Values of picture, question, suggestions, player and status for a recorded run."""
+def shown(trace: Trace, picture: str | Image.Image, ours: bool) -> list:
+    """Values of picture, question, suggestions, player, status and settings for a recorded run.
+
+    ``ours``: an example of this repository, recorded from this very picture with the embedded model.
+    """
     summary = fold(trace.events)
-    said = f"A recorded run, no model needed. {finished_text(summary)} Run repeats it live."
+    started = summary.started
+    settings = recorded_settings(started)
+    same = ours and None not in settings and started.settings.get("depth_limit") is None
+    run = "Run repeats it live." if same else "Run asks the same question again with the settings below."
+    said = f"A recorded run, no model needed. {finished_text(summary)} {run}"
     lines = [encode_header(trace.header), *trace.lines()]
-    return [picture, summary.started.question, gr.update(visible=False), lines, status(said)]
+    values = [gr.skip() if value is None else value for value in settings]
+    return [picture, started.question, gr.update(visible=False), lines, status(said), *values]
 
 
 def draw(kind: str) -> tuple:

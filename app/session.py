@@ -38,6 +38,7 @@ class Ticket:
     compare: bool = True
     stop: threading.Event = field(default_factory=threading.Event)
     gone: bool = False  # nobody looks at it any more
+    claimed: bool = False  # its run has begun; it has only one
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,9 @@ class Session:
             self._tickets[who] = ticket
 
     def waiting(self, who: str) -> Ticket | None:
-        """The request last accepted from ``who``."""
-        return self._tickets.get(who)
+        """The request last accepted from ``who``, until its run begins."""
+        ticket = self._tickets.get(who)
+        return None if ticket is None or ticket.claimed else ticket
 
     def stop(self, who: str) -> bool:
         """Ask the run of ``who`` to end within one round, waiting in the queue or running; False where there is none."""
@@ -110,10 +112,12 @@ class Session:
 
     def run(self, who: str) -> Iterator[Update]:
         """Run the request accepted from ``who``; at most UPDATES_PER_SECOND updates, the last one with phase 'done',
-        'stopped' or 'trouble'. Closing the generator stops the run within a round and frees the engine."""
-        ticket = self._tickets.get(who)
-        if ticket is None:
-            return
+        'stopped' or 'trouble'. Closing the generator stops the run within a round and frees the engine. A request runs once."""
+        with self._guard:
+            ticket = self._tickets.get(who)
+            if ticket is None or ticket.claimed:
+                return
+            ticket.claimed = True
         news: queue.Queue = queue.Queue()
         engine = self.start()
         with self._guard:

@@ -10,15 +10,17 @@ import time
 
 import pytest
 
+from app.asking import finished_text, recorded_settings
 from app.session import UPDATES_PER_SECOND, Session, Ticket
 from fovea_core.engine import Engine
 from fovea_core.pictures import data_url
 from fovea_core.request import Request
 from fovea_core.settings import make_settings
 from fovea_core.trace.codec import Header, decode
-from fovea_core.trace.events import Compared, Finished, Shape
+from fovea_core.trace.events import Compared, Finished, RunStarted, Shape
 from fovea_core.trace.fold import fold
 from fovea_core.trace.laws import checked
+from tests.sample_traces import sample_lines
 from tests.toys import ScriptDrafter, coin, reference, toy_picture, toy_target
 
 QUESTION = "what is in the picture?"
@@ -252,6 +254,54 @@ def test_an_engine_that_cannot_load_says_why_and_is_tried_again(target):
     session.accept("me", ticket(tokens=4))
     assert list(session.run("me"))[-1].phase == "done" and session.ready and len(tries) == 2
     session.close()
+
+
+def test_a_request_runs_once(target):
+    """While its run goes on, and afterwards, nothing waits and a second run of the same request gives nothing."""
+    session, drafter = make_session(target, delay_s=0.01)
+    session.accept("me", ticket())
+    assert session.waiting("me") is not None
+    running = session.run("me")
+    while not next(running).summary.rounds:
+        pass
+    assert session.waiting("me") is None and list(session.run("me")) == []
+    last = list(running)[-1]
+    assert last.phase == "done" and drafter.proposed <= last.summary.rounds
+    assert session.waiting("me") is None and list(session.run("me")) == []
+    session.close()
+
+
+def started(**fields) -> RunStarted:
+    lines = sample_lines()
+    return decode(json.dumps(json.loads(lines[1]) | fields))
+
+
+def test_a_recording_gives_its_settings_back():
+    """Each value as the page sets it; what the page has no place for, or a stranger made up, is None."""
+    given = {"max_new_tokens": 40, "temperature": 0.5, "top_p": 0.9, "seed": 3, "policy": "topk-16"}
+    model, paper = {"id": "builtin"}, {"depth": 6, "width": 6, "nodes": 40}
+    assert recorded_settings(started(settings=given, drafter=model, shape=None)) == [
+        "builtin",
+        "topk-16",
+        "auto",
+        40,
+        0.5,
+        0.9,
+        3,
+    ]
+    odd = {"max_new_tokens": 600, "temperature": "hot", "top_p": -1, "policy": "<b>"}
+    assert recorded_settings(started(settings=odd, shape=paper)) == [None, None, "paper", None, None, None, None]
+    assert recorded_settings(started(settings={}, drafter=None, shape=paper | {"nodes": 20}))[:3] == ["none", None, "6,6,20"]
+
+
+def test_only_a_whole_recording_is_announced_as_done():
+    """A stopped and a cut-off recording say what they are."""
+    for lines, said in (
+        (sample_lines("compared"), "Done: "),
+        (sample_lines("stopped"), "Stopped: "),
+        (sample_lines("stopped")[:-1], "Unfinished: "),
+    ):
+        assert finished_text(fold(decode(line) for line in lines[1:])).startswith(said)
 
 
 def test_running_without_a_request_does_nothing(target):

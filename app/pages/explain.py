@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import gradio as gr
 from PIL import Image
 
-from app.asking import TREES, status
+from app.asking import LIMITS, TREES, status
 from app.handlers import READY, Handlers, draw, look
 from app.player import make_player
 from app.session import Session
@@ -63,9 +63,12 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
     quiet = {"api_visibility": "private", "show_progress": "hidden"}
     asked = [picture, question, *settings]
     accepted = gr.on([run.click, question.submit], on.accept, asked, [line], trigger_mode="once", queue=False, **quiet)
-    accepted.then(on.answer, None, [player, line], concurrency_id="engine", concurrency_limit=16, **quiet)
+    # Run while an answer streams ends that answer; the new one begins when its stream has closed ("once" would drop it).
+    accepted.then(
+        on.answer, None, [player, line], trigger_mode="always_last", concurrency_id="engine", concurrency_limit=16, **quiet
+    )
     stop.click(on.stop, None, None, queue=False, **quiet)
-    opened = [picture, question, suggestions, player, line]
+    opened = [picture, question, suggestions, player, line, *settings[:-1]]  # a recording does not say whether to compare
     if recorded:
         gallery.open(on.open, None, opened, queue=False, **quiet)
     load.upload(on.load, [load], opened, queue=False, **quiet)
@@ -98,9 +101,9 @@ def _settings() -> list[gr.components.Component]:
             info="auto: by measured cost; paper: 6 levels, 6 children, 40 nodes; or write levels,children,nodes",
             allow_custom_value=True,
         )
-        tokens = gr.Slider(1, 512, value=256, step=1, label="Most new tokens")
-        temperature = gr.Slider(0, 2, value=0, step=0.05, label="Temperature", info="0 is greedy")
-        top_p = gr.Slider(0.05, 1, value=1, step=0.05, label="Top-p")
+        tokens = gr.Slider(*LIMITS["max_new_tokens"], value=256, step=1, label="Most new tokens")
+        temperature = gr.Slider(*LIMITS["temperature"], value=0, step=0.05, label="Temperature", info="0 is greedy")
+        top_p = gr.Slider(*LIMITS["top_p"], value=1, step=0.05, label="Top-p")
         seed = gr.Number(value=0, precision=0, label="Seed", minimum=0)
         compare = gr.Checkbox(value=True, label="Measure plain decoding after the run")
     return [drafter, policy, tree, tokens, temperature, top_p, seed, compare]

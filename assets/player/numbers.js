@@ -3,7 +3,7 @@
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
   const { h, say, percent, milliseconds, label } = FOVEA;
-  const PARTS = [["prefill", "prefill_ms"], ["draft", "draft_ms"], ["select", "select_ms"], ["verify", "verify_ms"]];
+  const PARTS = ["prefill", "draft", "select", "verify"]; // prefill counts the making of the visual memory too
 
   class Numbers {
     constructor(host) {
@@ -11,7 +11,7 @@
         const value = h("dd", { class: "fv-figure" }), note = h("dd", { class: "fv-hint" }, hint);
         return { box: h("div", null, h("dt", null, name), value, note), value, note };
       };
-      this.tau = figure("tau", "tokens a step: accepted + bonus, mean over steps");
+      this.tau = figure("tau", "tokens a round: accepted + bonus, mean over rounds");
       this.speed = figure("speedup", "");
       this.same = figure("same text", "");
       this.entries = figure("entries", "");
@@ -21,12 +21,12 @@
       host.append(
         h("dl", { class: "fv-figures" }, ...[this.tau, this.speed, this.same, this.entries, this.captured, this.gate].map((f) => f.box)),
         h("div", { class: "fv-times" }, ...this.bars.map((bar) => bar.row),
-          h("p", { class: "fv-foot fv-parts" }, ...PARTS.map(([name]) => h("span", { class: `fv-part-${name}` }, name)))),
+          h("p", { class: "fv-foot fv-parts" }, ...PARTS.map((name) => h("span", { class: `fv-part-${name}` }, name)))),
       );
     }
 
     _bar(name) {
-      const parts = PARTS.map(([part]) => h("span", { class: `fv-part fv-part-${part}` }));
+      const parts = PARTS.map((part) => h("span", { class: `fv-part fv-part-${part}` }));
       const total = h("span", { class: "fv-total" });
       const track = h("span", { class: "fv-track", role: "img" }, ...parts);
       return { row: h("div", { class: "fv-bar" }, h("span", { class: "fv-bar-name" }, name), track, total), parts, total, track };
@@ -36,20 +36,20 @@
       const sum = values.reduce((a, b) => a + b, 0);
       bar.parts.forEach((part, i) => {
         part.style.flexGrow = sum ? values[i] / sum : 0;
-        part.title = `${PARTS[i][0]} ${milliseconds(values[i])}`;
+        part.title = `${PARTS[i]} ${milliseconds(values[i])}`;
       });
-      bar.track.setAttribute("aria-label", PARTS.map(([part], i) => `${part} ${milliseconds(values[i])}`).join(", "));
+      bar.track.setAttribute("aria-label", PARTS.map((part, i) => `${part} ${milliseconds(values[i])}`).join(", "));
       say(bar.total, sum ? milliseconds(sum) : "–");
     }
 
     /** Shows the run up to step ``at`` and the figures of ``read`` (null: none in view). */
     show(run, at, read) {
-      const sums = run.totals(at), whole = run.finished && at === run.steps ? run.finished : null;
+      const sums = run.totals(at), prefill = run.prefill ? run.prefill.prefill_ms + run.prefill.remember_ms : 0;
       say(this.tau.value, sums.tau === null ? "–" : sums.tau.toFixed(2));
       const compared = run.compared;
       say(this.speed.value, compared ? `${compared.speedup.toFixed(2)}×` : "–");
       say(this.speed.note, compared
-        ? `${compared.speedup < 1 ? "slower than plain decoding here" : "against plain decoding"}, measured: median of ${compared.plain_ms.length}, ${milliseconds(compared.plain_median_ms)} against ${milliseconds(compared.speculative_ms)}`
+        ? `${compared.speedup < 1 ? "slower than plain decoding here" : "against plain decoding"}, measured: plain ${milliseconds(compared.plain_median_ms)} (median of ${compared.plain_ms.length}), drafted ${milliseconds(compared.speculative_ms)}; this run with its recording ${milliseconds(run.finished.total_ms)}`
         : "not compared with plain decoding");
       say(this.same.value, compared ? (compared.same_ids ? "yes" : "no") : "–");
       this.same.box.classList.toggle("fv-bad", Boolean(compared) && !compared.same_ids);
@@ -61,9 +61,8 @@
       say(this.captured.value, read ? percent(read.event.captured) : "–");
       say(this.gate.value, read && read.event.gate != null ? read.event.gate.toFixed(2) : "–");
       const round = at > 0 ? run.rounds[at - 1].verdict : null;
-      this._times(this.bars[0], round ? [0, round.draft_ms, round.select_ms, round.verify_ms] : [run.prefill ? run.prefill.prefill_ms : 0, 0, 0, 0]);
-      const prefill = run.prefill ? run.prefill.prefill_ms + run.prefill.remember_ms : 0;
-      this._times(this.bars[1], whole ? PARTS.map(([, name]) => whole[name]) : [prefill, sums.draft_ms, sums.select_ms, sums.verify_ms]);
+      this._times(this.bars[0], round ? [0, round.draft_ms, round.select_ms, round.verify_ms] : [prefill, 0, 0, 0]);
+      this._times(this.bars[1], [prefill, sums.draft_ms, sums.select_ms, sums.verify_ms]);
     }
   }
 

@@ -38,7 +38,7 @@
     set(lines) {
       const known = this.source.length;
       const grown = lines.length >= known && (known === 0 || (lines[0] === this.source[0] && lines[known - 1] === this.source[known - 1] && (known < 2 || lines[1] === this.source[1])));
-      if (grown && lines.length === known && known > 0) return;
+      if (grown && !this.dropped && lines.length === known && known > 0) return;
       if (!grown || this.dropped) {
         this.source = [];
         this.reset();
@@ -74,7 +74,7 @@
       this._stopClock();
       this.run = new Run();
       this.run.serial = serial += 1;
-      Object.assign(this, { at: -1, seen: -1, phase: "done", playing: this.options.autoplay, pinned: null, peeked: null, patch: null, missed: false, used: null, broken: false, dropped: false, stripAt: -2 });
+      Object.assign(this, { at: -1, seen: -1, phase: "done", playing: this.options.autoplay, pinned: null, peeked: null, patch: null, missed: false, used: null, broken: false, dropped: false, paced: false, stripAt: -2, stripScale: 0 });
       this.stage.clear();
       this.answer.clear();
       this.tree.show(this.run, null);
@@ -242,9 +242,10 @@
       this.scrub.max = run.steps;
       this._drawBars();
       if (this.at < 0 && run.prefill) this.at = this.seen = 0;
-      if (!this.paceChosen && run.steps === 1) {
-        const v = run.rounds[0].verdict;
-        this._setPace(v.draft_ms + v.select_ms + v.verify_ms > SLOW_ROUND_MS ? "real" : "2", false);
+      if (!this.paceChosen && !this.paced && run.steps >= 1) {
+        this.paced = true;
+        const sums = run.totals(run.steps);
+        this._setPace((sums.draft_ms + sums.select_ms + sums.verify_ms) / run.steps > SLOW_ROUND_MS ? "real" : "2", false);
       }
       if (this.playing) this._tick();
       this._draw();
@@ -266,7 +267,8 @@
       this.goto(this.run.steps);
       if (!this.run.finished) {
         this.playing = true;
-        this._setPace("real", true);
+        this.paced = true; // for this run only: it is no choice of a pace
+        this._setPace("real", false);
       }
     }
 
@@ -390,6 +392,7 @@
 
     _toggleHelp() {
       this.help.hidden = !this.help.hidden;
+      if (!this.help.hidden) this.help.scrollIntoView({ block: "nearest" });
     }
 
     _save() {
@@ -439,7 +442,8 @@
       if (!started) return;
       say(this.question, label(started.question, LIMITS.lineChars));
       say(this.meta, `target ${started.target.id} · drafter ${started.drafter ? started.drafter.id : "none"} · policy ${started.policy} · ${started.device}`);
-      const state = this.broken ? "damaged" : finished ? { eos: "finished", length: "token limit reached", stopped: "stopped" }[finished.reason] : this.options.mode === "live" && !this.dropped ? "running" : "ended early";
+      // Lines do not tell a run under way from one that broke off; what the page around the player says does.
+      const state = this.broken ? "damaged" : finished ? { eos: "finished", length: "token limit reached", stopped: "stopped" }[finished.reason] : this.options.mode === "live" && !this.dropped ? "unfinished" : "ended early";
       say(this.pill, state);
       this.pill.dataset.state = state;
       // Chips keep the order of generation; the text itself stands below where it reads differently, or where chips lack text.
@@ -454,6 +458,7 @@
     _inView(round, holding) {
       const { run } = this, chosen = this.item(this.peeked) || this.item(this.pinned);
       if (chosen) return { item: chosen, reads: [run.readOf(chosen)].filter(Boolean), key: keyOf(chosen) };
+      if (!run.prefill) return { reads: [], key: "before", text: "The target has not read the picture yet" };
       if (this.view === "answer") {
         const reads = run.words.filter((word) => word.step <= this.at).map((word) => run.readOf(word)).filter(Boolean);
         return { reads, key: `answer ${this.at}`, text: `Whole answer so far: mean over ${reads.length} word${reads.length === 1 ? "" : "s"} drafted with a look` };
@@ -529,9 +534,9 @@
 
     async _restrip(force) {
       const upto = Math.min(this.seen, this.run.steps), settled = !this.playing || this.run.finished === null;
-      if (this.run.prefill && (force || (upto !== this.stripAt && (settled || upto - this.stripAt >= 2)))) {
+      if (this.run.prefill && (force || ((upto !== this.stripAt || this.run.largestMass !== this.stripScale) && (settled || upto - this.stripAt >= 2)))) {
         const { run } = this;
-        this.stripAt = upto;
+        Object.assign(this, { stripAt: upto, stripScale: run.largestMass });
         await this.stage.loaded;
         if (run !== this.run) return;
         this.strip.show(run, upto);

@@ -90,7 +90,7 @@
 
     /** Chooses the words up to step ``upto`` unless the reader has edited the strip. */
     show(run, upto) {
-      const words = this.edited ? this.words : chooseWords(run, upto), now = words.map((word) => `${word.token.index} ${word.text}`).join("|");
+      const words = this.edited ? this.words : chooseWords(run, upto), now = words.map((word) => `${word.token.index} ${word.text}`).join("|") + ` ${run.largestMass}`;
       const same = this.run === run && now === this.drawn;
       this.run = run;
       this.words = words;

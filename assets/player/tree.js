@@ -100,14 +100,14 @@
 
     /** Draws ``round`` (null: nothing drafted yet). Redraws only when its nodes or verdict changed. */
     show(run, round) {
-      const key = round ? `${run.serial}.${round.step}.${round.nodes.size}.${round.verdict ? 1 : 0}` : "none";
+      const key = round ? `${run.serial}.${round.step}.${round.nodes.size}.${round.verdict ? 1 : 0}` : run.prefill ? "first" : "none";
       if (key === this.drawn) return;
       this.drawn = key;
       this.scroll.replaceChildren();
       this.rover = null;
       if (!round || round.nodes.size === 0) {
         const v = round?.verdict, judged = v ? v.accepted.length + v.rejected.length + v.unverified.length : 0;
-        this.foot.textContent = !round ? "The target wrote its first word itself; drafting starts with step 1."
+        this.foot.textContent = !run.prefill ? "Nothing is drafted yet." : !round ? "The target wrote its first word itself; drafting starts with step 1."
           : judged ? `${judged} drafted nodes; this trace recorded rounds only.` : "Nothing was drafted in this step.";
         return;
       }

@@ -206,6 +206,36 @@ def test_stop_keeps_the_part_and_a_new_run_works(served, opened, tmp_path):
     wait_status(opened, "^Done: 5 tokens")
 
 
+def test_run_while_an_answer_streams_begins_anew(served, opened, tmp_path):
+    """The old answer ends; the new one begins when its stream has closed, and comes to its end."""
+    served.may_load.set()
+    served.drafter.delay_s = 0.15
+    ask(opened, tmp_path, tokens=200)
+    opened.wait_for_selector(".fv-answer .fv-word")
+    set_tokens(opened, 5)
+    opened.click("#fx-go")
+    wait_status(opened, "^Done: 5 tokens")
+    served.drafter.delay_s = 0.0
+
+
+def test_an_example_comes_back_after_a_dropped_trace(opened):
+    """A file dropped on the player hides the example; choosing the example again shows it."""
+    opened.click(".fx-examples button >> nth=0")
+    opened.wait_for_function("document.querySelector('.fv-pill').textContent === 'finished'")
+    opened.evaluate(
+        """(text) => {
+          const data = new DataTransfer();
+          data.items.add(new File([text], "run.jsonl"));
+          const drop = new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true });
+          document.querySelector(".fv").dispatchEvent(drop);
+        }""",
+        "\n".join(sample_lines("stopped")),
+    )
+    opened.wait_for_function("document.querySelector('.fv-pill').textContent === 'stopped'")
+    opened.click(".fx-examples button >> nth=0")
+    opened.wait_for_function("document.querySelector('.fv-pill').textContent === 'finished'")
+
+
 def test_an_error_inside_the_run_keeps_what_came(served, opened, tmp_path):
     served.may_load.set()
     calls = []
@@ -268,7 +298,7 @@ def test_traces_load_and_hostile_files_are_refused(opened, tmp_path):
     assert "newer explorer" in wait_status(opened, "newer")
     assert words(opened) > 0
     chooser.set_input_files(str(good))
-    wait_status(opened, "recorded run")
+    assert re.search(r"Stopped: .* with the settings below", wait_status(opened, "Stopped"))
     opened.wait_for_function("document.querySelector('.fv-pill').textContent === 'stopped'")
 
 

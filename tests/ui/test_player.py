@@ -454,6 +454,41 @@ def test_live_append_gives_the_same_page_as_replay(show):
     assert page.is_visible(".fv-empty")
 
 
+def test_before_prefill_nothing_is_claimed(show):
+    """Map and tree say that the target has not read the picture; in a live page the run is unfinished."""
+    page = show([])
+    lines = sample_lines("scene")
+    page.evaluate("(lines) => FOVEA.page.set(lines)", lines[:2])
+    settle(page)
+    assert page.inner_text(".fv-caption") == "The target has not read the picture yet."
+    assert page.inner_text(".fv-tree") == "Nothing is drafted yet."
+    page.evaluate("(lines) => FOVEA.page.set(lines)", lines[:3])
+    settle(page)
+    assert "read the picture and wrote its first word" in page.inner_text(".fv-caption")
+    assert "drafting starts with step 1" in page.inner_text(".fv-tree")
+    page.evaluate("FOVEA.page.options.mode = 'live'; FOVEA.page._draw()")
+    settle(page)
+    assert page.inner_text(".fv-pill") == "unfinished"
+
+
+def test_the_pace_follows_the_engine_until_one_is_chosen(show):
+    """Rounds slower than 300 ms are shown in real time, also where all come at once; 'Skip to end' is no choice."""
+    lines = sample_lines("scene")
+    slow = [
+        json.dumps(event | {"verify_ms": 900.0}) if event["kind"] == "round_verified" else json.dumps(event)
+        for event in (json.loads(line) for line in lines[1:])
+    ]
+    page = show([])
+    load = "(lines) => { FOVEA.page.load(lines); return FOVEA.page.pace; }"
+    assert page.evaluate(load, [lines[0], *slow]) == "real"
+    assert page.evaluate(load, lines) == "2"
+    page.evaluate("(lines) => { FOVEA.page.load(lines); FOVEA.page.skipToEnd(); }", lines[:-1])
+    assert page.evaluate("FOVEA.page.pace") == "real"
+    assert page.evaluate(load, lines) == "2"
+    page.evaluate("FOVEA.page._setPace('4', true)")
+    assert page.evaluate(load, [lines[0], *slow]) == "4"
+
+
 def test_playing_goes_through_the_phases_and_can_be_skipped(show, new_page):
     """propose, check, verdict, done at the chosen pace; with reduced motion only whole steps; skip shows the end."""
     watch = """(enough) => new Promise((done) => {
