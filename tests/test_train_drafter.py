@@ -298,11 +298,15 @@ def test_correction_learns_and_the_body_stays_plain(target, artifacts):
     assert all(torch.equal(t, blind.drafter.state_dict()[name]) for name, t in body.items())
 
 
-def test_overfits_four_samples(target, requests, tmp_path):
+PAPERS = {"optimizer": "adamw", "single_share": 0.0, "loss": LossWeights(relative=False)}
+
+
+@pytest.mark.parametrize("ways", [PAPERS, {"single_share": 0.3}], ids=["paper", "default"])
+def test_overfits_four_samples(target, requests, tmp_path, ways):
     """On four answers both twins learn the drafts of every depth; the memory's keys and queries have moved."""
     folder = make_artifacts(target, requests[:4], tmp_path / "a", max_new_tokens=12, log=lambda line: None)
     recipe = DrafterRecipe(
-        steps=70, batch=4, unroll=3, k_min=2, k_max=8, lr=6e-3, warmup=0.1, schedule="constant", dense_share=0.2
+        steps=70, batch=4, unroll=3, k_min=2, k_max=8, lr=6e-3, warmup=0.1, schedule="constant", dense_share=0.2, **ways
     )
     trainer = DrafterTrainer(target, folder, tmp_path / "run", "both", recipe)
     start = trainer.twins[0].drafter.memory.query.weight.detach().clone()
@@ -311,7 +315,8 @@ def test_overfits_four_samples(target, requests, tmp_path):
         last = trainer.advance()
     for name in TWINS:
         assert min(last[name]["accuracy"]) > 0.95 > max(first[name]["accuracy"])
-        assert last[name]["total"] < 0.35 * first[name]["total"]
+        if ways is PAPERS:  # elsewhere the first step unrolls one level only, so the totals do not compare
+            assert last[name]["total"] < 0.35 * first[name]["total"]
         assert last[name]["chain"] > 2.5
     assert not torch.equal(start, trainer.twins[0].drafter.memory.query.weight)
 

@@ -42,7 +42,6 @@ class TargetRecipe:
     long_questions: int = 2
     short_questions: int = 3
     text_tokens: int = 176
-    myopic: bool = False
     shares: dict = field(default_factory=lambda: {"scene": 0.4, "text": 0.25, "chart": 0.35})
     seed: int = 0
 

@@ -32,16 +32,16 @@ class DrafterRecipe:
     from row 0); optimizer: 'muon' for the matrices at ``muon_lr`` and AdamW for the rest, or 'adamw' for all (the paper's).
     """
 
-    steps: int = 2000
-    batch: int = 32
-    lr: float = 1e-3
+    steps: int = 1800
+    batch: int = 24
+    lr: float = 1.5e-3
     warmup: float = 0.1
     schedule: str = "cosine"
     clip: float = 0.5
     unroll: int = 6
     seed: int = 0
-    dense_share: float = 0.5
-    single_share: float = 0.7
+    dense_share: float = 0.6
+    single_share: float = 0.75
     optimizer: str = "muon"
     muon_lr: float = 4e-3
     autocast: bool = False
