@@ -37,7 +37,9 @@ SCRIPTS = (
 # Static on purpose: Gradio evaluates templates as code, so no value may ever stand in one.
 _TEMPLATE = '<div class="fovea-player"></div>'
 _ON_LOAD = """
-const player = window.FOVEA.createPlayer(element.querySelector(".fovea-player"), { mode: "live" });
+// A dropped trace takes the value's place: emptied, the value changes when the same run is shown again, and watch calls.
+const opened = () => { props.value = []; };
+const player = window.FOVEA.createPlayer(element.querySelector(".fovea-player"), { mode: "live", opened });
 const sync = () => player.set(props.value || []);
 watch("value", sync);
 sync();

@@ -199,6 +199,7 @@
         if (file.size > LIMITS.fileBytes) throw new TraceError("This file is too large to be a trace.");
         this.load(splitFile(await file.text()));
         this.dropped = true;
+        this.options.opened?.();
         this.root.focus({ preventScroll: true });
       } catch (error) {
         if (!(error instanceof TraceError)) throw error;
@@ -552,6 +553,7 @@
     }
   }
 
-  /** Makes a player in ``root``. options: mode 'live' or 'page', autoplay, empty (sentence of the empty state). */
+  /** Makes a player in ``root``. options: mode 'live' or 'page', autoplay, empty (sentence of the empty state),
+      opened() (called when a trace file of the reader's own took the place of the run). */
   FOVEA.createPlayer = (root, options) => new Player(root, options || {});
 })();
