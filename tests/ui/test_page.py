@@ -307,7 +307,7 @@ def test_draw_one_gives_a_picture_and_questions(opened):
     text = wait_status(opened, "A drawn scene")
     assert "seed" in text
     opened.wait_for_selector("#fx-picture img")
-    assert opened.locator("#fx-suggestions input[type=radio]").count() >= 2
+    opened.wait_for_function("document.querySelectorAll('#fx-suggestions input[type=radio]').length >= 2")
     opened.locator("#fx-suggestions label").nth(1).click()
     opened.wait_for_function(
         "document.querySelector('#fx-question textarea').value === "
