@@ -290,7 +290,6 @@ def builtin_there() -> bool:
     return (BUILTIN / "config.json").is_file()
 
 
-@pytest.mark.skipif(not builtin_there(), reason="assets/builtin does not exist yet")
 def test_recorded_examples_are_of_the_committed_models():
     """The gallery was recorded with the very weights in assets/builtin; `make traces` records it anew."""
     loaded = engine.load_engine("builtin", "cpu")
