@@ -284,12 +284,6 @@ def test_a_damaged_list_of_examples_is_refused(tmp_path, change):
         load_examples(tmp_path)
 
 
-def builtin_there() -> bool:
-    from fovea_core.targets.registry import BUILTIN
-
-    return (BUILTIN / "config.json").is_file()
-
-
 def test_recorded_examples_are_of_the_committed_models():
     """The gallery was recorded with the very weights in assets/builtin; `make traces` records it anew."""
     loaded = engine.load_engine("builtin", "cpu")
