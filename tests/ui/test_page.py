@@ -14,6 +14,7 @@ from app.build import build_page, launch_page
 from app.session import Session
 from fovea_core.engine import Engine
 from fovea_core.examples import Example
+from fovea_core.trace.events import CostTable
 from tests.sample_traces import draw_picture, sample_lines
 from tests.test_app import Slow
 from tests.toys import ScriptDrafter, coin, reference, toy_picture, toy_target
@@ -38,7 +39,10 @@ class Served:
 
     def _load(self) -> Engine:
         assert self.may_load.wait(120)
-        return Engine(self.target, lambda name: self.drafter)
+        engine = Engine(self.target, lambda name: self.drafter)
+        # Measured on a busy machine, or while a test slows the drafter, drafting would not pay and nothing would be drafted.
+        engine.cost = lambda name: CostTable(tokens=[1, 64], verify_ms=[1.0, 1.0], level_ms=0.01)
+        return engine
 
     def _example(self, folder, number: int, title: str) -> Example:
         picture, trace = folder / f"{number}.png", folder / f"{number}.jsonl"
