@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.session import Ticket, Update
+from app.widgets import next_order
 from fovea_core.pictures import PictureError, data_url, open_picture
 from fovea_core.request import Request, checked_question
 from fovea_core.settings import PAPER_SHAPE, SettingsError, make_settings, parse_tree
@@ -19,12 +20,12 @@ TREES = {
 DRAFTERS = ("builtin", "blind", "lookup", "none")
 #: Smallest and largest value that the page's sliders offer.
 LIMITS = {"max_new_tokens": (1, 512), "temperature": (0, 2), "top_p": (0.05, 1)}
-Status = dict[str, str]
+Status = dict[str, str | int]
 
 
 def status(text: str = "", state: str = "idle") -> Status:
     """Value of the status line. ``state``: idle, busy, done or trouble."""
-    return {"state": state, "text": text}
+    return {"state": state, "text": text, "order": next_order()}
 
 
 def make_ticket(

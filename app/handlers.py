@@ -9,6 +9,7 @@ import gradio as gr
 from PIL import Image
 
 from app.asking import finished_text, make_ticket, recorded_settings, status, status_of
+from app.player import shown_lines
 from app.session import Session, sentence
 from fovea_core.examples import FIRST_RESERVED_SEED, Example
 from fovea_core.pictures import open_picture
@@ -35,13 +36,13 @@ class Handlers:
             return status(sentence(error), "trouble")
         return status("Waiting for the model …" if self.session.ready else "Loading the model …", "busy")
 
-    def answer(self, request: gr.Request) -> Iterator[tuple[list[str], dict]]:
+    def answer(self, request: gr.Request) -> Iterator[tuple[dict, dict]]:
         """Run the ticket, if there is one, and stream its lines and status."""
         if self.session.waiting(request.session_hash) is None:
             yield gr.skip(), gr.skip()  # a generator that yields nothing would empty both
             return
         for update in self.session.run(request.session_hash):
-            yield update.lines, status_of(update)
+            yield shown_lines(update.lines), status_of(update)
 
     def stop(self, request: gr.Request) -> None:
         """End this client's run within one round."""
@@ -56,6 +57,11 @@ class Handlers:
         self.session.forget(request.session_hash)
         example = self.examples[event.index]
         return shown(read(example.trace), str(example.picture), ours=True)
+
+    def dropped(self, request: gr.Request) -> tuple[dict, dict]:
+        """A trace was dropped on the player, which the browser shows by itself: end the run it took the place of."""
+        self.session.forget(request.session_hash)
+        return shown_lines(None), status("A trace of your own, opened in the browser alone.")
 
     def load(self, path: str, request: gr.Request) -> list:
         """A trace file of the person's own."""
@@ -79,7 +85,7 @@ def shown(trace: Trace, picture: str | Image.Image, ours: bool) -> list:
     same = ours and None not in settings and started.settings.get("depth_limit") is None
     run = "Run repeats it live." if same else "Run asks the same question again with the settings below."
     said = f"A recorded run, no model needed. {finished_text(summary)} {run}"
-    lines = [encode_header(trace.header), *trace.lines()]
+    lines = shown_lines([encode_header(trace.header), *trace.lines()])
     values = [gr.skip() if value is None else value for value in settings]
     return [picture, started.question, gr.update(visible=False), lines, status(said), *values]
 

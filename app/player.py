@@ -16,6 +16,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.widgets import next_order
+
 if TYPE_CHECKING:
     import gradio as gr
 
@@ -37,10 +39,16 @@ SCRIPTS = (
 # Static on purpose: Gradio evaluates templates as code, so no value may ever stand in one.
 _TEMPLATE = '<div class="fovea-player"></div>'
 _ON_LOAD = """
-// A dropped trace takes the value's place: emptied, the value changes when the same run is shown again, and watch calls.
-const opened = () => { props.value = []; };
+// A dropped trace takes the run's place: what is still on its way stays out until the server has ended that run.
+let newest = 0;
+const opened = () => { newest = Number.MAX_SAFE_INTEGER; trigger("open"); };
 const player = window.FOVEA.createPlayer(element.querySelector(".fovea-player"), { mode: "live", opened });
-const sync = () => player.set(props.value || []);
+const sync = () => {
+  const { order, lines } = props.value;
+  if (lines && order < newest) return;
+  newest = order;
+  if (lines) player.set(lines);
+};
 watch("value", sync);
 sync();
 """
@@ -90,16 +98,23 @@ def player_head() -> str:
     return f"<style>{player_css()}</style><script>{player_js()}</script>"
 
 
-def make_player(**options) -> gr.HTML:
-    """The component that shows a run. Its value is a list of JSON strings that only grows: header line, then event lines.
+def shown_lines(lines: Sequence[str] | None) -> dict:
+    """The player's value: header and event lines, newer than all values before; None keeps what a reader dropped on it."""
+    return {"order": next_order(), "lines": None if lines is None else list(lines)}
 
-    When the first lines differ from those shown, the player starts afresh. Use ``show_progress="hidden"`` on every event
+
+def make_player(**options) -> gr.HTML:
+    """The component that shows a run. Its value is what ``shown_lines`` makes of a list of JSON strings that only grows:
+    header line, then event lines.
+
+    When the first lines differ from those shown, the player starts afresh. A value older than the one shown is left out.
+    Event ``open``: the reader dropped a trace on it. Use ``show_progress="hidden"`` on every event
     that writes to it. ``options`` are passed to gr.HTML (elem_id, visible, render, ...).
     """
     import gradio as gr
 
     return gr.HTML(
-        value=[],
+        value=shown_lines([]),
         html_template=_TEMPLATE,
         js_on_load=_ON_LOAD,
         head=player_head(),

@@ -1,15 +1,27 @@
-"""Two small components of our own. Their templates are static: all text reaches the page as data and by textContent."""
+"""Two small components of our own. Their templates are static: all text reaches the page as data and by textContent.
+
+What the page shows of a run carries a rising ``order``: updates of an ended run may still be on their way when something else
+is shown, and the browser leaves out whatever is older than what stands there.
+"""
 
 from __future__ import annotations
 
+import itertools
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import gradio as gr
 
+#: Also rises when the server starts anew under an open tab.
+_orders = itertools.count(time.time_ns() // 1_000_000)
+
 _STATUS_JS = """
+let newest = 0;
 const show = () => {
   const box = element.querySelector(".fx-status"), value = props.value || {};
+  if (value.order < newest) return;
+  newest = value.order;
   box.dataset.state = value.state || "idle";
   box.querySelector("p").textContent = value.text || "";
 };
@@ -36,8 +48,13 @@ show();
 """
 
 
-def make_status(value: dict[str, str], **options) -> gr.HTML:
-    """A line that says what goes on. Value: {"state": idle | busy | done | trouble, "text": one sentence}."""
+def next_order() -> int:
+    """A number larger than every earlier one."""
+    return next(_orders)
+
+
+def make_status(value: dict, **options) -> gr.HTML:
+    """A line that says what goes on. Value: {"state": idle | busy | done | trouble, "text": one sentence, "order": int}."""
     import gradio as gr
 
     template = '<div class="fx-status" role="status" aria-live="polite"><p></p></div>'

@@ -239,19 +239,23 @@ def train_target(
     ] = None,
     samples: Annotated[int | None, typer.Option(help="Pictures to learn from in total (default: the recipe's).")] = None,
     pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 5_500,
+    start: Annotated[Path | None, typer.Option(help="Go on from this finished target's weights.")] = None,
+    first_seed: Annotated[int, typer.Option(help="Of the pictures; choose a fresh one with --start.")] = 0,
     minutes: Annotated[float | None, typer.Option(help="End this sitting after so many minutes.")] = None,
     threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
     workers: Annotated[int, typer.Option(help="Processes that draw.")] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     compiled: Annotated[bool, typer.Option(help="Use torch.compile (needs a C++ compiler).")] = False,
 ) -> None:
-    """Train the embedded target on drawn pictures, from nothing; one resumable command."""
+    """Train the embedded target on drawn pictures, from nothing or from --start; one resumable command."""
     from fovea_core.targets.registry import pick_device
     from fovea_core.train.builtin import make_target
     from fovea_core.train.learner import TargetRecipe
 
     recipe = TargetRecipe() if samples is None else TargetRecipe(samples=samples)
-    how = {"minutes": minutes, "threads": threads, "device": pick_device(device), "compiled": compiled}
+    if start is not None:
+        recipe = recipe.onward()
+    how = {"first_seed": first_seed, "start": start, "minutes": minutes, "threads": threads, "device": pick_device(device), "compiled": compiled}
     written = make_target(work, recipe, pictures=pictures, export=export, workers=workers, **how)
     say(context.obj["console"], f"The target is in {written}")
 

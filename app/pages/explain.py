@@ -64,14 +64,14 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
     asked = [picture, question, *settings]
     accepted = gr.on([run.click, question.submit], on.accept, asked, [line], trigger_mode="once", queue=False, **quiet)
     # Run while an answer streams ends that answer; the new one begins when its stream has closed ("once" would drop it).
-    answering = accepted.then(
+    accepted.then(
         on.answer, None, [player, line], trigger_mode="always_last", concurrency_id="engine", concurrency_limit=16, **quiet
     )
     stop.click(on.stop, None, None, queue=False, **quiet)
     opened = [picture, question, suggestions, player, line, *settings[:-1]]  # a recording does not say whether to compare
     if recorded:
-        # What of an ended answer is still on its way must not write over the example.
-        gallery.open(on.open, None, opened, cancels=[answering], queue=False, **quiet)
+        gallery.open(on.open, None, opened, queue=False, **quiet)
+    player.open(on.dropped, None, [player, line], queue=False, **quiet)
     load.upload(on.load, [load], opened, queue=False, **quiet)
     dice.click(draw, [kind], [picture, question, suggestions, line], concurrency_id="draw", concurrency_limit=1, **quiet)
     suggestions.input(lambda chosen: chosen, [suggestions], [question], queue=False, **quiet)

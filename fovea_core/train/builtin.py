@@ -49,15 +49,27 @@ def draw_pictures(folder: Path, first: int, each: int, workers: int = 1) -> Path
 
 
 def make_target(
-    work: Path, recipe: TargetRecipe, *, pictures: int = 5_500, export: Path | None = None, workers: int = 1, **training
+    work: Path,
+    recipe: TargetRecipe,
+    *,
+    pictures: int = 5_500,
+    first_seed: int = 0,
+    start: Path | None = None,
+    export: Path | None = None,
+    workers: int = 1,
+    **training,
 ) -> Path:
     """Tokenizer, pictures, training, export; every part that is already there is kept. ``training`` goes to train_target.
 
-    Returns the checkpoint, or the export folder where one is named.
+    With ``start``, the folder of a finished target, training goes on from its weights with its tokenizer. Returns the checkpoint, or the export folder where one is named.
     """
-    tokenizer = make_tokenizer(work / "tokenizer.json")
-    shards = draw_pictures(work / "pictures", 0, pictures, workers)
-    checkpoint = train_target(shards, work / "target", tokenizer, recipe, **training)
+    tokenizer = work / "tokenizer.json"
+    if start is not None and not tokenizer.exists():
+        work.mkdir(parents=True, exist_ok=True)
+        shutil.copy(start / "tokenizer.json", tokenizer)
+    make_tokenizer(tokenizer)
+    shards = draw_pictures(work / "pictures", first_seed, pictures, workers)
+    checkpoint = train_target(shards, work / "target", tokenizer, recipe, start=start, **training)
     return export_target(checkpoint, tokenizer, export) if export else checkpoint
 
 

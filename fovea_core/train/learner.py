@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from fovea_core.train.tokenizer import ANSWER, ASK, BOS, EOS, IMAGE, PAD
 IMAGE_SIZE, PATCH = 224, 16
 CELLS = IMAGE_SIZE // PATCH
 PREPROCESSING = {"image_size": IMAGE_SIZE, "cells": CELLS, "mean": 0.5, "std": 0.5, "fill": 128}
+#: Answers of at most so many tokens, EOS included, are short.
+SHORT = 8
 #: Width of the three dense targets of a cell: noun, colour, mark, each with a 'nothing' class.
 DENSE = (len(NOUNS) + 1, len(COLOURS) + 1, len(MARKS) + 1)
 
@@ -40,10 +42,15 @@ class TargetRecipe:
     clip: float = 1.0
     dense_weight: float = 1.0
     long_questions: int = 2
-    short_questions: int = 3
+    short_questions: int = 6
+    short_weight: float = 2.0
     text_tokens: int = 176
     shares: dict = field(default_factory=lambda: {"scene": 0.4, "text": 0.25, "chart": 0.35})
     seed: int = 0
+
+    def onward(self) -> TargetRecipe:
+        """The recipe for weights that are trained already: no tower-first phase, a lower rate, a longer decay."""
+        return replace(self, tower_samples=0, muon_lr=4e-3, decay_share=0.6)
 
 
 def build_target(recipe: TargetRecipe, vocabulary: int) -> LlavaForConditionalGeneration:
@@ -87,14 +94,15 @@ def build_target(recipe: TargetRecipe, vocabulary: int) -> LlavaForConditionalGe
 class Batch:
     """One packed batch of B pictures with T text tokens each, segments of a picture blind to each other.
 
-    pixels (B, 3, 224, 224) float; tokens, positions, targets (B, T) int64 (targets -100 where nothing is learnt);
-    segment (B, T) int64, 0 = padding; labels (B, 3, cells, cells) int64; valid (B, cells, cells) bool.
+    pixels (B, 3, 224, 224) float; tokens, positions, targets (B, T) int64 (targets -100 where nothing is learnt); weights (B, T)
+    float, what a target counts for; segment (B, T) int64, 0 = padding; labels (B, 3, cells, cells) int64; valid (B, cells, cells) bool.
     """
 
     pixels: Tensor
     tokens: Tensor
     positions: Tensor
     targets: Tensor
+    weights: Tensor
     segment: Tensor
     labels: Tensor
     valid: Tensor
@@ -105,9 +113,9 @@ class Batch:
 
 
 def pick_questions(sample: Sample, recipe: TargetRecipe, rng: np.random.Generator) -> list[tuple[str, str]]:
-    """A random few of a picture's questions, long and short ones."""
+    """A random few of a picture's questions: one to ``long_questions`` long ones, then short ones."""
     chosen = []
-    for kind, most in (("long", recipe.long_questions), ("short", recipe.short_questions)):
+    for kind, most in (("long", rng.integers(recipe.long_questions) + 1), ("short", recipe.short_questions)):
         pool = [(q, a) for q, a, t in sample.questions if t == kind]
         chosen += [pool[i] for i in rng.permutation(len(pool))[:most]]
     return chosen
@@ -119,16 +127,20 @@ def normalise(pixels: np.ndarray) -> Tensor:
 
 
 def pack(
-    samples: list[Sample], questions: list[list[tuple[str, str]]], tokenizer: Tokenizer, length: int | None = None
+    samples: list[Sample],
+    questions: list[list[tuple[str, str]]],
+    tokenizer: Tokenizer,
+    length: int | None = None,
+    short_weight: float = 1.0,
 ) -> Batch:
     """Pack each picture's questions into one row; position ids of every question restart behind the image.
 
-    With ``length`` every row has that many text tokens and questions that no longer fit are left out, so that all batches have
+    Tokens of answers up to ``SHORT`` tokens count ``short_weight`` times. With ``length`` every row has that many text tokens and questions that no longer fit are left out, so that all batches have
     one shape (torch.compile compiles once).
     """
     rows = []
     for asked in questions:
-        tokens, positions, targets, segment = [], [], [], []
+        tokens, positions, targets, weights, segment = [], [], [], [], []
         for number, (question, answer) in enumerate(asked, start=1):
             ask = [ASK, *tokenizer.encode(question).ids, ANSWER]
             say = [*tokenizer.encode(answer).ids, EOS]
@@ -138,12 +150,13 @@ def pack(
             tokens += ids
             positions += range(1 + CELLS**2, 1 + CELLS**2 + len(ids))
             targets += [-100] * (len(ask) - 1) + say + [-100]
+            weights += [short_weight if len(say) <= SHORT else 1.0] * len(ids)
             segment += [number] * len(ids)
-        rows.append((tokens, positions, targets, segment))
+        rows.append((tokens, positions, targets, weights, segment))
     longest = length or max(len(row[0]) for row in rows)
     padded = [
         torch.tensor([row[part] + [fill] * (longest - len(row[part])) for row in rows])
-        for part, fill in enumerate((PAD, 0, -100, 0))
+        for part, fill in enumerate((PAD, 0, -100, 0.0, 0))
     ]
     return Batch(
         normalise(np.stack([s.pixels for s in samples])),
@@ -197,7 +210,7 @@ class Learner(nn.Module):
         return torch.stack(losses).sum(), torch.stack(right).detach()
 
     def answer_loss(self, features: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy per answer token, and (B,) share of answer tokens right (teacher-forced)."""
+        """Weighted cross-entropy per answer token, and (B,) share of answer tokens right (teacher-forced)."""
         language = self.model.model.language_model
         rows = features.shape[0]
         first = language.embed_tokens(torch.full((rows, 1), BOS, device=features.device))
@@ -213,4 +226,6 @@ class Learner(nn.Module):
         targets = batch.targets[learnt]
         right = torch.zeros(learnt.shape, device=learnt.device)
         right.masked_scatter_(learnt, (logits.argmax(-1) == targets).float())
-        return F.cross_entropy(logits, targets), right.sum(1) / learnt.sum(1)
+        weights = batch.weights[learnt]
+        loss = (F.cross_entropy(logits, targets, reduction="none") * weights).sum() / weights.sum()
+        return loss, right.sum(1) / learnt.sum(1)

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers import LlavaForConditionalGeneration
 
 from fovea_core.train.allocator import keep_freed_memory
 from fovea_core.train.data import Shards
@@ -52,24 +53,33 @@ def schedule(seen: int, recipe: TargetRecipe) -> float:
 
 @dataclass
 class Progress:
-    """What a checkpoint keeps besides weights: samples seen and seconds spent."""
+    """What a checkpoint keeps besides weights: samples seen, seconds spent, the record of the target it started from."""
 
     seen: int = 0
     seconds: float = 0.0
+    before: dict | None = None
 
 
 class Trainer:
     """One target training that can stop and go on; ``step`` is a pure function of recipe, pictures and progress.
 
+    Without a checkpoint in ``out`` it begins with the weights of ``start``, a finished target's folder, or from nothing.
     Between sittings every field of the recipe may change but those in ``SHAPES``; then ValueError names the ones that differ.
     """
 
     def __init__(
-        self, shards: Path, out: Path, tokenizer_file: Path, recipe: TargetRecipe, device: str = "cpu", compiled: bool = False
+        self,
+        shards: Path,
+        out: Path,
+        tokenizer_file: Path,
+        recipe: TargetRecipe,
+        device: str = "cpu",
+        compiled: bool = False,
+        start: Path | None = None,
     ) -> None:
         out.mkdir(parents=True, exist_ok=True)
         self.recipe, self.checkpoint, self.device = recipe, out / "checkpoint.pt", torch.device(device)
-        self.tokenizer = load_tokenizer(tokenizer_file)
+        self.tokenizer, self.tokenizer_text = load_tokenizer(tokenizer_file), tokenizer_file.read_text()
         self.data = Shards(shards)
         model = build_target(recipe, self.tokenizer.get_vocab_size())
         model.set_attn_implementation("eager")  # its backward is faster than SDPA's on CPU with a mask (docs/LOG.md)
@@ -82,13 +92,30 @@ class Trainer:
         self.progress = Progress()
         if self.checkpoint.exists():
             self._load()
+        elif start is not None:
+            self._start(start)
+
+    def _check_shapes(self, before: TargetRecipe, where: Path) -> None:
+        differing = [name for name in SHAPES if getattr(before, name) != getattr(self.recipe, name)]
+        if differing:
+            raise ValueError(f"{where} was trained with another recipe: {', '.join(differing)} differ.")
+
+    def _start(self, folder: Path) -> None:
+        """Weights of a finished target; its dense head was dropped and begins at zero, where it pulls at nothing."""
+        record = json.loads((folder / "training.json").read_text())
+        self._check_shapes(recipe_of(record), folder)
+        if (folder / "tokenizer.json").read_text() != self.tokenizer_text:
+            raise ValueError(f"{folder} has another tokenizer.")
+        trained = LlavaForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
+        self.learner.model.load_state_dict(trained.state_dict())
+        with torch.no_grad():
+            self.learner.dense.weight.zero_()
+            self.learner.dense.bias.zero_()
+        self.progress.before = record
 
     def _load(self) -> None:
         saved = torch.load(self.checkpoint, weights_only=True, map_location=self.device)
-        before = recipe_of(saved)
-        differing = [name for name in SHAPES if getattr(before, name) != getattr(self.recipe, name)]
-        if differing:
-            raise ValueError(f"{self.checkpoint} was trained with another recipe: {', '.join(differing)} differ.")
+        self._check_shapes(recipe_of(saved), self.checkpoint)
         self.learner.load_state_dict(saved["learner"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(state)
@@ -111,7 +138,7 @@ class Trainer:
         rng = np.random.default_rng((recipe.seed, seen))
         samples = [self.data.pick(rng, recipe.shares) for _ in range(recipe.batch)]
         questions = [pick_questions(s, recipe, rng) for s in samples]
-        batch = pack(samples, questions, self.tokenizer, recipe.text_tokens).to(self.device)
+        batch = pack(samples, questions, self.tokenizer, recipe.text_tokens, recipe.short_weight).to(self.device)
         for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
             optimizer.param_groups[0]["lr"] = rate * schedule(seen, recipe)
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
@@ -143,24 +170,25 @@ def train_target(
     threads: int | None = None,
     device: str = "cpu",
     compiled: bool = False,
+    start: Path | None = None,
 ) -> Path:
     """Train until ``recipe.samples`` pictures are seen, or ``minutes`` of this sitting are over; returns the checkpoint.
 
     shards: folder of train/data.py, which may still grow; out: folder for checkpoint and log.jsonl (outside the tree).
-    Resumes from ``out`` where it holds a checkpoint. ``compiled`` runs both halves through torch.compile (a C++ compiler is
+    Resumes from ``out`` where it holds a checkpoint, else begins with the weights of ``start``. ``compiled`` runs both halves through torch.compile (a C++ compiler is
     needed; a minute to start, then about a quarter faster on CPU).
     """
     keep_freed_memory()
     if threads:
         torch.set_num_threads(threads)
-    trainer = Trainer(shards, out, tokenizer_file, recipe, device, compiled)
-    before, start = trainer.progress.seconds, time.monotonic()
-    last_save, averages = start, {}
+    trainer = Trainer(shards, out, tokenizer_file, recipe, device, compiled, start)
+    before, began = trainer.progress.seconds, time.monotonic()
+    last_save, averages = began, {}
     with (out / "log.jsonl").open("a") as log:
-        while trainer.progress.seen < recipe.samples and (minutes is None or time.monotonic() - start < 60 * minutes):
+        while trainer.progress.seen < recipe.samples and (minutes is None or time.monotonic() - began < 60 * minutes):
             for name, value in trainer.step().items():
                 averages.setdefault(name, []).append(value)
-            trainer.progress.seconds = before + time.monotonic() - start
+            trainer.progress.seconds = before + time.monotonic() - began
             if (trainer.progress.seen // recipe.batch) % 50:
                 continue
             row = {
@@ -179,7 +207,7 @@ def train_target(
 
 
 def recipe_of(saved: dict) -> TargetRecipe:
-    """The recipe of a loaded checkpoint; fields that recipes no longer have are left out."""
+    """The recipe of a loaded checkpoint or training record; fields that recipes no longer have are left out."""
     known = {field.name for field in fields(TargetRecipe)}
     return TargetRecipe(**{name: value for name, value in saved["recipe"].items() if name in known})
 
@@ -195,6 +223,9 @@ def export_target(checkpoint: Path, tokenizer_file: Path, out: Path) -> Path:
     learner.model.half().save_pretrained(out, max_shard_size="9MB")
     shutil.copy(tokenizer_file, out / "tokenizer.json")
     (out / "fovea_target.json").write_text(json.dumps(PREPROCESSING, indent=1) + "\n")
-    record = {"recipe": saved["recipe"], "pictures_seen": saved["progress"]["seen"], "seconds": saved["progress"]["seconds"]}
+    progress = Progress(**saved["progress"])
+    record = {"recipe": saved["recipe"], "pictures_seen": progress.seen, "seconds": round(progress.seconds)}
+    if progress.before is not None:
+        record["before"] = progress.before
     (out / "training.json").write_text(json.dumps(record, indent=1) + "\n")
     return out

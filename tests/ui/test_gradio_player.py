@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from app.player import make_player
+from app.player import make_player, shown_lines
 from fovea_core.trace.codec import decode
 from fovea_core.trace.fold import fold
 from tests.sample_traces import sample_lines
@@ -23,14 +23,14 @@ def server():
     def grow():
         lines = sample_lines("compared")
         for end in range(1, len(lines), 9):
-            yield lines[:end]
-        yield lines
+            yield shown_lines(lines[:end])
+        yield shown_lines(lines)
 
     with gr.Blocks(analytics_enabled=False) as page:
         player = make_player(elem_id="player")
         hidden = {"outputs": player, "show_progress": "hidden", "api_visibility": "private"}
         gr.Button("grow", elem_id="grow").click(grow, **hidden)
-        gr.Button("hostile", elem_id="hostile").click(lambda: sample_lines("hostile"), **hidden)
+        gr.Button("hostile", elem_id="hostile").click(lambda: shown_lines(sample_lines("hostile")), **hidden)
     _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, ssr_mode=False, server_name="127.0.0.1")
     yield url
     page.close()

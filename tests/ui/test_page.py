@@ -109,13 +109,15 @@ def ask(page, tmp_path, tokens: int | None = None, question: str = QUESTION) -> 
 
 
 def set_tokens(page, tokens: int) -> None:
-    """The two inputs of the slider agree once the page has taken the number over."""
+    """The two inputs of the slider agree once the page has taken the number over; a slider just drawn may miss the first."""
     box, bar = page.get_by_label("number input for Most new tokens"), page.get_by_label("range slider for Most new tokens")
     bar.wait_for()
-    box.fill(str(tokens))
-    box.press("Tab")
-    page.wait_for_timeout(150)
-    assert bar.input_value() == str(tokens)
+    until = time.monotonic() + 60
+    while bar.input_value() != str(tokens) or box.input_value() != str(tokens):
+        assert time.monotonic() < until, f"the slider stays at {bar.input_value()}"
+        box.fill(str(tokens))
+        box.press("Tab")
+        page.wait_for_timeout(200)
 
 
 def words(page) -> int:
@@ -226,7 +228,39 @@ def test_an_example_comes_back_after_a_dropped_trace(opened):
     """A file dropped on the player hides the example; choosing the example again shows it."""
     opened.click(".fx-examples button >> nth=0")
     opened.wait_for_function("document.querySelector('.fv-pill').textContent === 'finished'")
-    opened.evaluate(
+    drop_trace(opened)
+    opened.wait_for_function("document.querySelector('.fv-pill').textContent === 'stopped'")
+    wait_status(opened, "trace of your own")
+    opened.click(".fx-examples button >> nth=0")
+    opened.wait_for_function("document.querySelector('.fv-pill').textContent === 'finished'")
+
+
+@pytest.mark.parametrize("way", ["drop", "load"])
+def test_a_trace_opened_during_a_run_ends_it_and_stays(served, opened, tmp_path, way):
+    """Nothing that the run still had on its way covers the trace or its status."""
+    served.may_load.set()
+    served.drafter.delay_s = 0.1
+    ask(opened, tmp_path, tokens=200)
+    opened.wait_for_selector(".fv-answer .fv-word")
+    if way == "drop":
+        drop_trace(opened)
+    else:
+        (tmp_path / "run.jsonl").write_text("\n".join(sample_lines("stopped")) + "\n")
+        opened.locator("#fx-input > input[type=file]").set_input_files(str(tmp_path / "run.jsonl"))
+    wait_status(opened, "trace of your own|A recorded run")
+    said, shown = opened.locator(".fx-status p").text_content(), opened.locator(".fv-question").text_content()
+    assert shown != QUESTION
+    opened.wait_for_timeout(1_500)
+    before = served.drafter.proposed
+    opened.wait_for_timeout(500)
+    assert served.drafter.proposed == before
+    assert opened.locator(".fx-status p").text_content() == said
+    assert opened.locator(".fv-question").text_content() == shown
+    served.drafter.delay_s = 0.0
+
+
+def drop_trace(page) -> None:
+    page.evaluate(
         """(text) => {
           const data = new DataTransfer();
           data.items.add(new File([text], "run.jsonl"));
@@ -235,9 +269,6 @@ def test_an_example_comes_back_after_a_dropped_trace(opened):
         }""",
         "\n".join(sample_lines("stopped")),
     )
-    opened.wait_for_function("document.querySelector('.fv-pill').textContent === 'stopped'")
-    opened.click(".fx-examples button >> nth=0")
-    opened.wait_for_function("document.querySelector('.fv-pill').textContent === 'finished'")
 
 
 def test_an_error_inside_the_run_keeps_what_came(served, opened, tmp_path):
