@@ -267,7 +267,8 @@ def train_drafter(
     target: Annotated[str, typer.Option(help="builtin, or a folder.")] = "builtin",
     which: Annotated[str, typer.Option(help="both, drafter or blind.")] = "both",
     export: Annotated[Path | None, typer.Option(help="Copy the finished drafters here, for example assets/builtin.")] = None,
-    pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 1_500,
+    pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 4_000,
+    own_answers: Annotated[bool, typer.Option(help="Learn from what the target says itself, not from right answers.")] = False,
     steps: Annotated[int | None, typer.Option(help="Optimizer steps (default: the recipe's).")] = None,
     seed: Annotated[int, typer.Option(help="Of weights and order.")] = 0,
     autocast: Annotated[bool, typer.Option(help="Products in bfloat16.")] = False,
@@ -275,14 +276,14 @@ def train_drafter(
     workers: Annotated[int, typer.Option(help="Processes that draw.")] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
-    """Train the FOVEA drafter and its blind twin on the target's own answers; resumable."""
+    """Train the FOVEA drafter and its blind twin on what the target makes of answers; resumable."""
     from fovea_core.targets.registry import load_target, pick_device
     from fovea_core.train.builtin import make_drafters
     from fovea_core.train.drafter import DrafterRecipe
 
     console = context.obj["console"]
     chosen = {"seed": seed, "autocast": autocast} | ({} if steps is None else {"steps": steps})
-    options = {"pictures": pictures, "which": which, "export": export, "threads": threads, "workers": workers}
+    options = {"pictures": pictures, "own_answers": own_answers, "which": which, "export": export, "threads": threads, "workers": workers}
     loaded = load_target(target, pick_device(device))
     folders = make_drafters(work, loaded, DrafterRecipe(**chosen), log=lambda text: say(console, str(text)), **options)
     say(console, f"The drafters are in {', '.join(map(str, folders))}")

@@ -1,6 +1,7 @@
 """Training the drafter: losses written out, the unroll against decoding, artifacts against the whole model, resuming."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -119,6 +120,28 @@ def test_mid_state_has_the_least_attention_entropy():
             chosen.add(state)
             torch.testing.assert_close(sample.mid[place], out.hidden_states[state][0, at], atol=1e-3, rtol=1e-3)
     assert chosen == {1, 2}  # else the choice was not tested
+
+
+@torch.no_grad()
+def test_given_answers_are_read_as_the_model_reads_them(target, requests):
+    """Own answers read again give the samples of decoding; of another text each state is the whole model's behind it."""
+    worker = BatchTarget(target)
+    asked = requests[:4]
+    own, _, _ = answer_batch(worker, asked, 12)
+    again, _, _ = answer_batch(worker, [replace(r, answer=s.tokens[s.prompt :]) for r, s in zip(asked, own)], 12)
+    for one, two in zip(own, again):
+        assert (one.tokens, one.prompt) == (two.tokens, two.prompt) and torch.equal(one.positions, two.positions)
+        torch.testing.assert_close(one.states, two.states, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(one.mid, two.mid, atol=1e-4, rtol=1e-4)
+    words = [i for i in range(target.vocab_size) if i != target.image_token_id]
+    texts = [words[9:13], words[40:42], words[20:27], [words[30]] * 2]
+    read, _, _ = answer_batch(worker, [replace(r, answer=text) for r, text in zip(asked, texts)], 12)
+    for request, sample, text in zip(asked, read, texts):
+        assert sample.tokens[sample.prompt :] == text
+        count, out = len(request.prompt_ids), whole_model(target, request, text)
+        states = sample.states[sample.prompt :]
+        torch.testing.assert_close(states, out.hidden_states[-1][0, count - 1 : -1], atol=1e-3, rtol=1e-3)
+        assert torch.equal(target.logits(states).argmax(-1), out.logits[0, count - 1 : -1].argmax(-1))
 
 
 def test_artifacts_resume_and_refuse_others(target, requests, artifacts, tmp_path):

@@ -17,11 +17,14 @@ class ArtifactRequest:
 
     pixels: (size, size, 3) uint8, letterboxed as the target wants it; valid: (N,) bool; prompt_ids: the whole prompt, image
     placeholders included (targets: Target.prompt). Questions of one picture should follow each other: it is then read once.
+    answer: tokens that are read instead of the target's own greedy answer, several times cheaper; what the target would say
+    behind each of them is in its states all the same.
     """
 
     pixels: np.ndarray
     valid: np.ndarray
     prompt_ids: list[int]
+    answer: list[int] | None = None
 
 
 class BatchCache:
@@ -80,7 +83,7 @@ class BatchTarget:
     ) -> tuple[Tensor, Tensor | None]:
         """(rows, n, d) embedded tokens at (rows, n) positions to states after the final norm; fills the cache.
 
-        mask: additive (rows, 1, n, slots) or None for causal into an empty cache. ``mid`` (n = 1): also h~^T (rows, d), the
+        mask: additive (rows, 1, n, slots) or None for causal into an empty cache. ``mid``: also h~^T (rows, n, d), the
         candidate state whose layer's attention has the least entropy (averaged over heads), chosen per token.
         """
         rope = self.lm.rotary_emb(x, positions)
@@ -89,24 +92,24 @@ class BatchTarget:
             entering = x
             x = layer(x, attention_mask=mask, cache=cache, position_embeddings=rope)
             if mid and number in self.candidates:
-                entropy = self._entropy(layer, entering, rope, mask, cache.keys[number][:, :, : cache.used + 1])
+                entropy = self._entropy(layer, entering, rope, mask, cache.keys[number][:, :, : cache.used + x.shape[1]])
                 if best is None:
-                    best, least = entering[:, 0], entropy
+                    best, least = entering, entropy
                 else:
-                    best = torch.where((entropy < least)[:, None], entering[:, 0], best)
+                    best = torch.where((entropy < least)[..., None], entering, best)
                     least = torch.minimum(entropy, least)
         cache.used += x.shape[1]
         return self.lm.norm(x), best
 
     def _entropy(self, layer, entering: Tensor, rope, mask: Tensor | None, keys: Tensor) -> Tensor:
-        """(rows,): attention entropy of one query per row, averaged over heads, recomputed from q and the cached keys."""
+        """(rows, n): attention entropy of n queries per row, averaged over heads, recomputed from q and the cached keys."""
         attention = layer.self_attn
         q = attention.q_proj(layer.input_layernorm(entering)).unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
-        q = apply_rotary_pos_emb(q, q, *rope)[0]  # (rows, heads, 1, head_dim)
-        grouped = q.unflatten(1, (keys.shape[1], -1)).squeeze(3)  # (rows, kv_heads, group, head_dim)
-        scores = (grouped @ keys.transpose(2, 3)).float() * attention.scaling
+        q = apply_rotary_pos_emb(q, q, *rope)[0]  # (rows, heads, n, head_dim)
+        grouped = q.unflatten(1, (keys.shape[1], -1))  # (rows, kv_heads, group, n, head_dim)
+        scores = (grouped @ keys[:, :, None].transpose(3, 4)).float() * attention.scaling
         if mask is not None:
-            scores = scores + mask
+            scores = scores + mask[:, :, None]
         p = torch.softmax(scores, -1)
         return -torch.special.xlogy(p, p).sum(-1).mean((1, 2))
 
@@ -130,7 +133,7 @@ class Answered:
 def answer_batch(
     target: BatchTarget, requests: list[ArtifactRequest], max_new_tokens: int
 ) -> tuple[list[Answered], Tensor, list[int]]:
-    """Greedy answers of a batch. Returns the samples in order, features (P, N, d) and each sample's picture row.
+    """Greedy answers of a batch, or its given answers read; the first request decides for all. Returns the samples in order, features (P, N, d) and each sample's picture row.
 
     The part of the prompt up to the image's end is the same token ids in all requests and is read once per picture.
     Raises ValueError where prompts disagree before the end of the image, or leave no room in the context.
@@ -153,18 +156,17 @@ def answer_batch(
         raise ValueError(f"{start + longest} prompt and {max_new_tokens} answer tokens exceed the context {target.context}")
     rows = len(requests)
     cache.rows(torch.tensor(owner, device=device), longest + max_new_tokens)
-    padded = torch.zeros(rows, longest, dtype=torch.int64, device=device)
-    for row, ids in enumerate(rest):
-        padded[row, : len(ids)] = torch.tensor(ids, device=device)
-    causal = torch.full((longest, longest), float("-inf"), device=device).triu_(1)
-    mask = torch.cat((causal.new_zeros(longest, start), causal), 1).to(target.dtype)[None, None]
-    asked, _ = target.forward(target.embed(padded), torch.arange(start, start + longest, device=device)[None], mask, cache)
-    answers, states, mids = _decode(target, cache, asked, sizes, start, max_new_tokens)
+    if requests[0].answer:
+        answers = [request.answer[:max_new_tokens] for request in requests]
+        asked, states, mids = _read_answers(target, cache, rest, answers)
+    else:
+        asked, _ = _read_on(target, cache, rest)
+        answers, states, mids = _decode(target, cache, asked, sizes, start, max_new_tokens)
 
     done = []
     keep = (~is_image).nonzero()[:, 0][1:].tolist()  # text before the image's end but the very first token
     for row, request in enumerate(requests):
-        whole = torch.cat((before[owner[row]], asked[row, : len(rest[row])], states[row]))  # (positions fed, d)
+        whole = torch.cat((before[owner[row]], asked[row][: len(rest[row])], states[row]))  # (positions fed, d)
         prompt = len(request.prompt_ids)
         places = torch.tensor([*keep, *range(max(1, start), prompt + len(answers[row]))], device=device)
         tokens = [*request.prompt_ids, *answers[row]]
@@ -172,6 +174,30 @@ def answer_batch(
             Answered([tokens[i] for i in places.tolist()], whole[places - 1], places, mids[row], len(keep) + prompt - start)
         )
     return done, features, owner
+
+
+def _read_on(target: BatchTarget, cache: BatchCache, ids: list[list[int]], mid: bool = False) -> tuple[Tensor, Tensor | None]:
+    """States (rows, longest, d) of each row's ``ids`` behind what the cache holds, and h~^T; rows are padded on the right."""
+    longest, start, device = max(map(len, ids)), cache.used, target.device
+    padded = torch.tensor([[*row, *[0] * (longest - len(row))] for row in ids], device=device)
+    causal = torch.full((longest, longest), float("-inf"), device=device).triu_(1)
+    mask = torch.cat((causal.new_zeros(longest, start), causal), 1).to(target.dtype)[None, None]
+    positions = torch.arange(start, start + longest, device=device)[None]
+    return target.forward(target.embed(padded), positions, mask, cache, mid=mid)
+
+
+def _read_answers(
+    target: BatchTarget, cache: BatchCache, prompts: list[list[int]], answers: list[list[int]]
+) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+    """One forward over prompts and given answers. Per row: states of the prompt, states of all answer tokens but the last,
+    their h~^T."""
+    hidden, mid = _read_on(target, cache, [ask + say[:-1] for ask, say in zip(prompts, answers)], mid=True)
+    ends = [(len(ask), len(ask) + len(say) - 1) for ask, say in zip(prompts, answers)]
+    return (
+        [row[:first] for row, (first, _) in zip(hidden, ends)],
+        [row[first:last] for row, (first, last) in zip(hidden, ends)],
+        [row[first:last] for row, (first, last) in zip(mid, ends)],
+    )
 
 
 def _decode(
@@ -202,7 +228,7 @@ def _decode(
         hidden, mid = target.forward(x, positions[:, None], masks[..., : cache.used + 1], cache, mid=True)
         tokens = target.head(hidden[:, 0]).argmax(-1)
         positions = positions + 1
-        out.append((index, tokens, hidden[:, 0], mid))
+        out.append((index, tokens, hidden[:, 0], mid[:, 0]))
     return _gather(out, rows, target.eos)
 
 

@@ -1,4 +1,5 @@
-"""What a drafter learns from: the target's own greedy answers with its states, made once in large batches.
+"""What a drafter learns from: answers with the target's states, made once in large batches. The answers are the target's
+own greedy ones, or given ones that it has read (ArtifactRequest).
 
 A shard (safetensors) holds samples back to back. Of a sample with T text items (prompt without its first token and without
 image placeholders, then the answer with its EOS):

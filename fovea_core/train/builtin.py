@@ -73,15 +73,18 @@ def make_target(
     return export_target(checkpoint, tokenizer, export) if export else checkpoint
 
 
-def artifact_requests(shards: Shards, target, long: int = 2, seed: int = 0) -> Iterator[ArtifactRequest]:
-    """``long`` long questions of every picture, kinds taking turns, as requests to a LlavaTarget."""
+def artifact_requests(shards: Shards, target, long: int = 2, given: bool = False, seed: int = 0) -> Iterator[ArtifactRequest]:
+    """``long`` long questions of every picture, kinds taking turns, as requests to a LlavaTarget; with ``given`` the right
+    answers are read, else the target answers itself."""
     rng = np.random.default_rng(seed)
     for group in zip(*(shards.samples[kind] for kind in KINDS)):
         for sample in group:
-            asked = [q for q, _, kind in sample.questions if kind == "long"]
+            asked = [(question, answer) for question, answer, kind in sample.questions if kind == "long"]
             pixels, valid = np.array(sample.pixels), np.array(sample.valid).reshape(-1)
             for index in rng.permutation(len(asked))[:long]:
-                yield ArtifactRequest(pixels, valid, target.prompt_ids(asked[index]))
+                question, answer = asked[index]
+                said = [*target.tokenizer.encode(answer).ids, min(target.eos_ids)] if given else None
+                yield ArtifactRequest(pixels, valid, target.prompt_ids(question), said)
 
 
 def make_drafters(
@@ -89,19 +92,24 @@ def make_drafters(
     target,
     recipe: DrafterRecipe,
     *,
-    pictures: int = 1_500,
+    pictures: int = 4_000,
+    own_answers: bool = False,
     which: str = "both",
     export: Path | None = None,
     threads: int | None = None,
     workers: int = 1,
     log: Callable[[str], None] = print,
 ) -> list[Path]:
-    """Pictures, the target's own answers to them, both twins, export. Returns the twins' folders."""
+    """Pictures, answers with the target's states, both twins, export. Returns the twins' folders.
+
+    The target reads the right answers, or with ``own_answers`` says its own, several times slower.
+    """
     keep_freed_memory()
     if threads:
         torch.set_num_threads(threads)
     shards = Shards(draw_pictures(work / "drafter-pictures", DRAFTER_SEEDS, pictures, workers))
-    artifacts = make_artifacts(target, artifact_requests(shards, target), work / "artifacts", log=log)
+    requests = artifact_requests(shards, target) if own_answers else artifact_requests(shards, target, long=4, given=True)
+    artifacts = make_artifacts(target, requests, work / "artifacts", log=log)
     out = work / ("drafters" if which == "both" else f"drafters-{which}")  # twins may be trained side by side
     folders = train_drafter(target, artifacts, out, which=which, recipe=recipe, log=log)
     if export is None:

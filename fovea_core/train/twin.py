@@ -111,7 +111,7 @@ def truth_of(batch: Batch, head: Tensor, steps: int) -> Truth:
         position=a + s + 1,
         states=batch.states[b, after],
         middle=batch.mid[b, a + s],
-        labels=batch.tokens[b, after],
+        labels=p.argmax(-1)[b * bases + a + s],
         item=b * bases + a + s,
         probabilities=p,
         negentropy=(p * log_p).sum(-1),
