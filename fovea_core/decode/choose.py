@@ -17,6 +17,8 @@ from fovea_core.trace.events import CostTable, Shape
 DECAY, FORGET = 0.9, 0.98
 #: Weight of a guess, in rounds.
 PRIOR = 1.0
+#: Drafting must promise so many times the plain rate: prices and hopes are both uncertain.
+MARGIN = 1.04
 #: Guesses before anything was seen: how often a level is accepted where the one above it is, for a chain and for a tree.
 CHAIN_GUESS, TREE_GUESS = 0.7, 0.82
 
@@ -80,10 +82,11 @@ class Chooser:
     def shape(self, levels: int) -> Shape | None:
         """The shape to draft with at most ``levels`` levels; None where drafting does not pay this round."""
         levels = min(levels, self.levels)
-        best, best_rate = None, 1 / self._costs[1]
+        best, best_rate = None, MARGIN / self._costs[1]
         for kind in (self.chain, self.tree):
             tokens, nodes = kind.expected(levels)
-            rates = tokens / (np.arange(levels + 1) * kind.level_ms + np.interp(nodes, self._counts, self._costs))
+            drafting = self.table.round_ms + np.arange(levels + 1) * kind.level_ms
+            rates = tokens / (drafting + np.interp(nodes, self._counts, self._costs))
             depth = int(np.argmax(rates[1:])) + 1 if levels else 0
             if depth and rates[depth] > best_rate:
                 best, best_rate = (kind, depth), rates[depth]
@@ -102,7 +105,8 @@ class Chooser:
         estimate, depths = self._estimates(draft), draft.depths.numpy()
         order = np.lexsort((np.arange(1, draft.size), -estimate[1:])) + 1
         tokens = 1 + np.concatenate([[0.0], np.cumsum(estimate[order])])  # by number of nodes below the root
-        kept = order[: int(np.argmax(tokens / (shape.depth * kind.level_ms + self._costs[1 : draft.size + 1])))]
+        spent = self.table.round_ms + shape.depth * kind.level_ms
+        kept = order[: int(np.argmax(tokens / (spent + self._costs[1 : draft.size + 1])))]
         kind.note(shape.depth, depths[kept], estimate[kept])
         if kind is self.tree:
             sent = set(kept.tolist())

@@ -58,13 +58,15 @@ class Shape(_Frozen):
 class CostTable(_Frozen):
     """Measured cost on this machine: ``verify_ms[i]`` for a target forward over ``tokens[i]``; ``level_ms`` per drafted level.
 
-    ``chain_level_ms``: per level of a draft of width 1; None = the same as ``level_ms``.
+    ``chain_level_ms``: per level of a draft of width 1; None = the same as ``level_ms``. ``round_ms``: what drafting costs a
+    round beside its levels, the drafter's reading of the tokens committed since.
     """
 
     tokens: Annotated[list[Count], Field(max_length=64)]
     verify_ms: Annotated[list[Millis], Field(max_length=64)]
     level_ms: Millis
     chain_level_ms: Millis | None = None
+    round_ms: Millis = 0.0
 
 
 class RunStarted(Event):
