@@ -56,6 +56,17 @@ def only_loopback():
     patch.undo()
 
 
+@pytest.fixture(scope="module")
+def one_thread():
+    """For tests of toy modules: too small for two threads to help, which only wait for each other on a busy machine."""
+    import torch  # here: most of the page's tests run without it
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def pytest_collection_modifyitems(config, items) -> None:
     """Everything under tests/ui drives a browser; BROWSER_TESTS=0 is the only way not to run it."""
     chosen, left_out = [], []

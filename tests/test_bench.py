@@ -441,12 +441,8 @@ class _KnowingRun:
 
 
 @pytest.fixture(scope="module")
-def target():
-    """A toy on one thread: its forwards are too small for two, which only wait for each other on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield toy_target(3)
-    torch.set_num_threads(threads)
+def target(one_thread):
+    return toy_target(3)
 
 
 def test_shared_prefill_gives_the_tokens_of_separate_runs(target):

@@ -36,6 +36,8 @@ from tests.toys import (
     wrong,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 QUESTION = "what is in the picture?"
 LENGTH = 40
 SCRIPTS = {
@@ -52,15 +54,6 @@ SCRIPTS = {
 #: A machine on which checking eight tokens costs half as much again as one.
 COST = ev.CostTable(tokens=[1, 8, 40], verify_ms=[2.0, 3.0, 6.0], level_ms=0.2)
 TREES = {"1x1": (1, 1, 2), "4x1": (4, 1, 5), "1x4": (1, 4, 5), "3x3": (3, 3, 10), "ragged": (5, 3, 8)}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Toy modules are too small for two threads to help."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

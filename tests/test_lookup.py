@@ -14,18 +14,9 @@ from fovea_core.trace.events import CostTable, NodeDrafted
 from fovea_core.trace.laws import checked
 from tests.toys import reference, toy_picture, toy_target
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 IMAGE = 3
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Toy modules are too small for two threads to help."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 WIDE = Shape(depth=64, width=1, nodes=65)
 
 

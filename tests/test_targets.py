@@ -34,17 +34,10 @@ from tests.toys import (
     toy_tokenizer,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 QUESTION = "what is in the picture?"
 CHAIN, ROOT = torch.tensor([-1]), torch.tensor([0])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Toy modules are too small for two threads to help."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
