@@ -25,6 +25,11 @@
     return all;
   }
 
+  /** At least three letters, no digit, not all capitals. */
+  function isName(text) {
+    return (text.match(/\p{L}/gu) || []).length >= 3 && text !== text.toUpperCase() && !/\p{Nd}/u.test(text);
+  }
+
   function jaccard(a, b) {
     let shared = 0;
     for (const entry of a) if (b.has(entry)) shared += 1;
@@ -33,26 +38,28 @@
   }
 
   /** Words for the strip: the highest peak, then the largest peak x smallest Jaccard distance to those taken, until five are
-      taken or the value falls below 0.25; in answer order. A word stands with its token of highest peak; the distance is
+      taken or the value falls below 0.25; names before codes and numbers; in answer order. A word stands with its token of highest peak; the distance is
       between sets of chosen entries (fovea_core/trace/strip.py is the same rule). */
   function chooseWords(run, upto) {
-    const left = [];
+    const names = [], others = [];
     for (const span of spans(run)) {
       let best = null;
       for (const token of span.tokens) {
         const read = token.step <= upto ? run.readOf(token) : null;
         if (read && (!best || read.event.peak > best.peak)) best = { text: span.text, token, peak: read.event.peak, read, far: 1 };
       }
-      if (best) left.push(best);
+      if (best) (isName(span.text) ? names : others).push(best);
     }
     const taken = [];
-    while (taken.length < MOST && left.length) {
-      let best = 0;
-      for (let i = 1; i < left.length; i += 1) if (left[i].peak * left[i].far > left[best].peak * left[best].far) best = i;
-      const [pick] = left.splice(best, 1);
-      if (taken.length && pick.peak * pick.far < LEAST) break;
-      taken.push(pick);
-      for (const other of left) other.far = Math.min(other.far, jaccard(setOf(other.read), setOf(pick.read)));
+    for (const left of [names, others]) {
+      while (taken.length < MOST && left.length) {
+        let best = 0;
+        for (let i = 1; i < left.length; i += 1) if (left[i].peak * left[i].far > left[best].peak * left[best].far) best = i;
+        const [pick] = left.splice(best, 1);
+        if (taken.length && pick.peak * pick.far < LEAST) break;
+        taken.push(pick);
+        for (const other of [...names, ...others]) other.far = Math.min(other.far, jaccard(setOf(other.read), setOf(pick.read)));
+      }
     }
     return taken.map(({ text, token }) => ({ text, token })).sort((a, b) => a.token.index - b.token.index);
   }

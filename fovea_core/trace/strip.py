@@ -32,26 +32,34 @@ def jaccard_distance(one: set[int], other: set[int]) -> float:
     return 1.0 - len(one & other) / len(one | other) if one | other else 0.0
 
 
+def is_name(text: str) -> bool:
+    """Whether a word names something: at least three letters, no digit, not all capitals."""
+    letters = sum(sign.isalpha() for sign in text)
+    return letters >= 3 and text != text.upper() and not any(sign.isdecimal() for sign in text)
+
+
 def trajectory_strip(summary: Summary, most: int = MOST_WORDS, least: float = LEAST_VALUE) -> list[StripWord]:
     """The words of the strip in answer order.
 
     The word of highest peak is taken first; then, again and again, the one with the largest peak x smallest Jaccard
     distance to those taken, until ``most`` are taken or that value falls below ``least``. Of equals the earlier word is
-    taken. Words drafted without a look, and bonus words, have no read and cannot be in it.
+    taken. Names go first: codes, numbers and marks are looked up sharply, one character after the other, and would fill the
+    strip alone; they take what room is left. Words drafted without a look, and bonus words, have no read and cannot be in it.
     """
-    left = [word for word in map(lambda w: _with_read(w, summary), summary.words()) if word is not None]
+    read = [word for word in map(lambda w: _with_read(w, summary), summary.words()) if word is not None]
     taken: list[StripWord] = []
-    sets = {word.word: set(word.entries) for word in left}
+    sets = {word.word: set(word.entries) for word in read}
 
     def value(word: StripWord) -> float:
         return word.peak * min((jaccard_distance(sets[word.word], sets[t.word]) for t in taken), default=1.0)
 
-    while left and len(taken) < most:
-        best = max(left, key=value)  # max keeps the first of equals
-        if taken and value(best) < least:
-            break
-        taken.append(best)
-        left.remove(best)
+    for left in ([word for word in read if is_name(word.word.text) is wanted] for wanted in (True, False)):
+        while left and len(taken) < most:
+            best = max(left, key=value)  # max keeps the first of equals
+            if taken and value(best) < least:
+                break
+            taken.append(best)
+            left.remove(best)
     return sorted(taken, key=lambda word: word.word.first)
 
 
