@@ -46,7 +46,7 @@ def trajectory_strip(summary: Summary, most: int = MOST_WORDS, least: float = LE
     taken. Names go first: codes, numbers and marks are looked up sharply, one character after the other, and would fill the
     strip alone; they take what room is left. Words drafted without a look, and bonus words, have no read and cannot be in it.
     """
-    read = [word for word in map(lambda w: _with_read(w, summary), summary.words()) if word is not None]
+    read = [word for word in map(lambda w: looked(w, summary), summary.words()) if word is not None]
     taken: list[StripWord] = []
     sets = {word.word: set(word.entries) for word in read}
 
@@ -63,7 +63,8 @@ def trajectory_strip(summary: Summary, most: int = MOST_WORDS, least: float = LE
     return sorted(taken, key=lambda word: word.word.first)
 
 
-def _with_read(word: Word, summary: Summary) -> StripWord | None:
+def looked(word: Word, summary: Summary) -> StripWord | None:
+    """The word with its sharpest read; None where no token of it was drafted with a look."""
     tokens = [token for token in summary.tokens[word.first : word.last + 1] if token.read is not None]
     if not tokens:
         return None
