@@ -288,6 +288,10 @@ class BorrowedTarget:
     fingerprint: str = "f00d"
     id: str = "toy"
     device: str = "cpu"
+    taps: tuple = ()
+
+    def tap(self, layers) -> None:
+        self.taps = tuple(layers)
 
 
 @pytest.fixture

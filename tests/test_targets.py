@@ -441,3 +441,34 @@ def test_eos_has_no_text(target):
     ended = ending_with(target, 74)
     assert ended.pieces.after(Tail(b"\xc3", True), 74).text == ""
     assert ended.pieces.decode([80, 74]) == target.tokenizer.decode([80], skip_special_tokens=False)
+
+
+def test_taps_append_earlier_states_and_change_nothing_else(target):
+    """The tapped states are the whole model's own, to a mean square of 1, in prefill and tree forwards; logits stay."""
+    plain = toy_target()
+    tapped = toy_target()
+    tapped.tap((1, 2))
+    size, runs = plain.hidden_size, [t.prefill(toy_picture(0), "a red ball") for t in (plain, tapped)]
+    assert torch.equal(runs[0].logits, runs[1].logits) and torch.equal(runs[0].hidden, runs[1].hidden[:, :size])
+    captured = {}
+    for layer in (1, 2):
+        hook = lambda module, args, kwargs, layer=layer: captured.update({layer: args[0][0].clone()})  # noqa: E731
+        tapped.model.model.language_model.layers[layer].register_forward_pre_hook(hook, with_kwargs=True)
+    tree = torch.tensor([7, 8, 9]), torch.tensor([-1, 0, 0]), torch.tensor([0, 1, 1])
+    (plain_logits, plain_states), (logits, states) = (run.forward_tree(*tree) for run in runs)
+    assert torch.equal(plain_logits, logits) and torch.equal(plain_states, states[:, :size])
+    for place, layer in enumerate((1, 2), start=1):
+        wanted = captured[layer] / (captured[layer].square().mean(-1, keepdim=True) + 1e-8).sqrt()
+        torch.testing.assert_close(states[:, place * size : (place + 1) * size], wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("layers", [(0,), (2, 1), (1, 1), (99,)])
+def test_taps_that_are_not_there_or_not_agreed_are_refused(layers):
+    target = toy_target()
+    with pytest.raises(TargetError, match="cannot be tapped"):
+        target.tap(layers)
+    target.tap((1,))
+    target.tap(())
+    target.tap((1,))
+    with pytest.raises(TargetError, match="tapped at layers 1 already"):
+        target.tap((1, 2))

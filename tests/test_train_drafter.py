@@ -19,7 +19,7 @@ from fovea_core.train.artifacts import make_artifacts
 from fovea_core.train.drafter import DrafterTrainer, train_drafter
 from fovea_core.train.loss import LossWeights, Truth, fovea_loss, hidden_loss, kl_loss, step_weights, token_loss
 from fovea_core.train.samples import Order, collate, load_samples
-from fovea_core.train.twin import TWINS, DrafterRecipe, Twin, draft_loss, truth_of
+from fovea_core.train.twin import TWINS, DrafterRecipe, Twin, draft_loss, tap_layers, truth_of
 from fovea_core.train.unroll import supervised, unroll
 from tests.toys import toy_picture, toy_target
 
@@ -29,7 +29,9 @@ RECIPE = DrafterRecipe(steps=6, batch=4, unroll=4, k_min=2, k_max=8, lr=3e-3, wa
 
 @pytest.fixture(scope="module")
 def target():
-    return toy_target(3)
+    tapped = toy_target(3)
+    tapped.tap(tap_layers(tapped, RECIPE.taps))
+    return tapped
 
 
 def request_for(target, picture_seed: int, question: str) -> ArtifactRequest:
@@ -69,6 +71,13 @@ def whole_model(target, request: ArtifactRequest, answer: list[int]):
     return out
 
 
+def fused(target, out) -> torch.Tensor:
+    """(T, 3 d): the whole model's last states and, to a mean square of 1, those that enter the tapped layers."""
+    early = [out.hidden_states[layer][0] for layer in tap_layers(target, RECIPE.taps)]
+    early = [states / (states.square().mean(-1, keepdim=True) + 1e-8).sqrt() for states in early]
+    return torch.cat([out.hidden_states[-1][0], *early], -1)
+
+
 def test_artifacts_equal_the_whole_model(target, requests, artifacts):
     """Greedy tokens, states that predicted them, positions, features and h~^T as the model says in one plain forward."""
     item = fed = at = 0
@@ -90,7 +99,7 @@ def test_artifacts_equal_the_whole_model(target, requests, artifacts):
             assert shard["positions"][item + prompt : item + length].tolist() == list(range(count, count + len(answer)))
             states = shard["states"][item : item + length].float()
             torch.testing.assert_close(states[:prompt], plain_states, atol=2e-2, rtol=2e-3)
-            torch.testing.assert_close(states[prompt:], out.hidden_states[-1][0, count - 1 : -1], atol=2e-2, rtol=2e-3)
+            torch.testing.assert_close(states[prompt:], fused(target, out)[count - 1 : -1], atol=2e-2, rtol=2e-3)
             torch.testing.assert_close(shard["features"][picture].float(), run.features, atol=2e-2, rtol=2e-3)
             assert torch.equal(shard["valid"][picture], run.valid)
             mid = shard["mid"][fed : fed + len(answer) - 1].float()
@@ -140,7 +149,7 @@ def test_given_answers_are_read_as_the_model_reads_them(target, requests):
         assert sample.tokens[sample.prompt :] == text
         count, out = len(request.prompt_ids), whole_model(target, request, text)
         states = sample.states[sample.prompt :]
-        torch.testing.assert_close(states, out.hidden_states[-1][0, count - 1 : -1], atol=1e-3, rtol=1e-3)
+        torch.testing.assert_close(states, fused(target, out)[count - 1 : -1], atol=1e-3, rtol=1e-3)
         assert torch.equal(target.logits(states).argmax(-1), out.logits[0, count - 1 : -1].argmax(-1))
 
 

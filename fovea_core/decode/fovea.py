@@ -48,6 +48,7 @@ def load_drafter(name: str | Path, target) -> FoveaDrafter:
         )
     try:
         drafter.attach(target.embedding, target.head)
+        target.tap(config.taps)
     except ValueError as error:
         raise DrafterError(f"The drafter in {folder.name} does not fit: {error}") from None
     return FoveaDrafter(drafter, str(name) if str(name) in BUILTIN else folder.name, fingerprint(folder))
@@ -115,7 +116,7 @@ class FoveaRun:
 
     @torch.inference_mode()
     def extend(self, tokens: torch.Tensor, states: torch.Tensor, positions: torch.Tensor) -> None:
-        """Commit (m,) tokens with the (m, d) target states that predicted them, at (m,) position ids (increasing)."""
+        """Commit (m,) tokens with the (m, d or more) target states that predicted them, at (m,) position ids (increasing)."""
         folded, body, m = self.folded, self.body, tokens.shape[0]
         if m == 0:
             return

@@ -26,6 +26,7 @@ class DrafterConfig(BaseModel):
 
     ``depth_limit``: deepest state that reads the memory; ``depth_rows``: rows of E_dep (drafted levels + 1);
     ``k_min``, ``k_max``, ``rho``: bounds of a read (FOVEA eq 6); ``sighted`` False is the blind twin;
+    ``taps``: layers of the target whose entering states are fused beside its last one (EAGLE-3's way); FOVEA names none.
     ``target_fingerprint``: the only target this drafter may serve; ``provenance``: how it was trained.
     """
 
@@ -48,6 +49,7 @@ class DrafterConfig(BaseModel):
     rho: Annotated[float, Field(gt=0, le=1)] = 0.8
     depth_limit: Annotated[int, Field(ge=-1, le=64)] = 5
     depth_rows: Annotated[int, Field(ge=1, le=65)] = 7
+    taps: Annotated[tuple[Annotated[int, Field(ge=1, le=1_000)], ...], Field(max_length=8)] = ()
     target_id: str = ""
     target_fingerprint: str = ""
     provenance: dict[str, str | int | float | bool | None] = {}
@@ -127,6 +129,7 @@ class Drafter(nn.Module):
         super().__init__()
         self.config = config
         self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=False)
+        self.tap = nn.Linear(len(config.taps) * config.hidden_size, config.hidden_size, bias=False) if config.taps else None
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
         self.norm = Norm(config.hidden_size, config.rms_eps)
         self.memory = MemoryWeights(config.hidden_size, config.depth_rows) if config.sighted else None
@@ -157,8 +160,13 @@ class Drafter(nn.Module):
         return rope_table(positions, self.config.head_dim, self.config.rope_theta)
 
     def fuse(self, tokens: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-        """fc([emb(t); h]): (...) tokens with (..., d) states to (..., d)."""
-        return self.fc(torch.cat((F.embedding(tokens, self.embedding), states), -1))
+        """fc([emb(t); h]): (...) tokens with (..., d) states to (..., d); tapped states behind them add their own product.
+
+        A target's states bring what it has appended to them, a drafter's own do not.
+        """
+        size = self.config.hidden_size
+        x = self.fc(torch.cat((F.embedding(tokens, self.embedding), states[..., :size]), -1))
+        return x if self.tap is None or states.shape[-1] == size else x + self.tap(states[..., size:])
 
     def remember(self, features: torch.Tensor, valid: torch.Tensor) -> VisualMemory | None:
         """The visual memory of (..., N, d) features (FOVEA eq 2-3); None for the blind twin."""

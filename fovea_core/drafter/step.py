@@ -59,7 +59,8 @@ class FoldedDrafter:
         self.folds_vocabulary = drafter.embedding.numel() <= FOLD_LIMIT
         self.table = drafter.embedding @ token_half if self.folds_vocabulary else drafter.embedding  # (V, d)
         self.token_half = token_half.contiguous()
-        self.from_target = state_half.contiguous()  # on states after the target's norm
+        tapped = () if drafter.tap is None else (drafter.tap.weight.t(),)
+        self.from_target = torch.cat((state_half, *tapped)).contiguous()  # on states after the target's norm, and its taps
         self.from_own = (scale[:, None] * state_half).contiguous()  # on unit(h) of the drafter's own h
         self.scale = scale
         self.head = (scale[:, None] * drafter.head.t()).contiguous() if self.folds_vocabulary else drafter.head.t()
@@ -75,8 +76,8 @@ class FoldedDrafter:
         return unit @ self.head if self.folds_vocabulary else (unit * self.scale) @ self.head
 
     def fuse_target(self, tokens: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
-        """fc([emb(t); h^T]): (m,) tokens, (m, d) target states after its final norm, to (m, d)."""
-        return torch.addmm(self._tokens(tokens), states, self.from_target)
+        """fc([emb(t); h^T]) and the taps' product: (m,) tokens, (m, d or more) states of the target, to (m, d)."""
+        return torch.addmm(self._tokens(tokens), states[:, : self.from_target.shape[0]], self.from_target)
 
     def fuse_own(self, tokens: torch.Tensor, units: torch.Tensor) -> torch.Tensor:
         """fc([emb(t); RMSNorm(h)]): (m,) tokens, (m or 1, d) parents' ``unit`` states, uncorrected, to (m, d)."""

@@ -1,7 +1,7 @@
 """What a target is, and one request at work on it.
 
 Words: the *root* is the last committed token; it is chosen but not yet in the cache. ``hidden`` states are always after the
-target's final norm.
+target's final norm; a target with *taps* appends the states of some earlier layers to them, for a drafter that fuses several.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ News = tuple[Tensor, Tensor, Tensor]
 class Backbone:
     """A language model's own modules, called without its wrapper: embedding, decoder layers, final norm, head, rotation table.
 
-    Attributes: ``embedding`` (V, d), ``head`` (V, d), ``norm`` (module), ``context`` (positions), ``layers``.
+    Attributes: ``embedding`` (V, d), ``head`` (V, d), ``norm`` (module), ``context`` (positions), ``layers``, ``taps``.
     """
+
+    taps: tuple[int, ...] = ()
 
     def __init__(self, language_model: nn.Module, head: nn.Linear) -> None:
         config = language_model.config
@@ -70,10 +72,15 @@ class Backbone:
 
     @torch.inference_mode()
     def forward(self, embedded: Tensor, positions: Tensor | slice, mask: Tensor | None, cache: SlotCache) -> Tensor:
-        """(n, d) embedded tokens at ``positions`` to (n, d) states after the final norm; their keys wait in ``cache``."""
+        """(n, d) embedded tokens at ``positions`` to (n, (1 + taps) d) states; their keys wait in ``cache``."""
         cos, sin = self._rope
-        states = run_layers(self.layers, embedded[None], (cos[:, positions], sin[:, positions]), mask, cache)
-        return self.norm(states)[0]
+        states, tapped = run_layers(self.layers, embedded[None], (cos[:, positions], sin[:, positions]), mask, cache, self.taps)
+        return join_taps(self.norm(states), tapped)[0]
+
+
+def join_taps(last: Tensor, tapped: Sequence[Tensor]) -> Tensor:
+    """(..., d) states after the final norm and of each tapped layer, the latter to a mean square of 1: (..., (1 + taps) d)."""
+    return torch.cat([last, *(F.rms_norm(states, states.shape[-1:]) for states in tapped)], -1) if tapped else last
 
 
 class Target(ABC):
@@ -105,16 +112,28 @@ class Target(ABC):
         """
         return TargetRun(self, self.prompt(image, question), answer)
 
+    def tap(self, layers: Sequence[int]) -> None:
+        """Append the states that enter these decoder layers to ``hidden`` from the next run on.
+
+        Raises TargetError for a layer that is not there or where other layers are tapped already.
+        """
+        layers, before = tuple(layers), self.backbone.taps
+        if any(not 0 < layer < len(self.backbone.layers) for layer in layers) or list(layers) != sorted(set(layers)):
+            raise TargetError(f"the target {self.id} cannot be tapped at layers {', '.join(map(str, layers))}.")
+        if layers and before and layers != before:
+            raise TargetError(f"the target {self.id} is tapped at layers {', '.join(map(str, before))} already.")
+        self.backbone.taps = layers or before
+
     def logits(self, hidden: Tensor) -> Tensor:
-        """(n, d) states after the final norm to (n, V)."""
-        return self.backbone.lm_head(hidden)
+        """(n, d or more) states after the final norm, whatever is appended to them, to (n, V)."""
+        return self.backbone.lm_head(hidden[:, : self.hidden_size])
 
 
 class TargetRun:
     """One request: what the prompt gave, and a cache of its own that grows by ``forward_tree`` and ``commit``.
 
-    Attributes: ``prompt_ids`` (T), ``spans``, ``tiles``, ``features`` (N, d), ``valid`` (N,) bool, ``hidden`` (T, d) states of
-    the prompt, ``logits`` (V,) behind it, ``positions`` (T,) position ids, ``next_position`` of the root.
+    Attributes: ``prompt_ids`` (T), ``spans``, ``tiles``, ``features`` (N, d), ``valid`` (N,) bool, ``hidden`` (T, d or more)
+    states of the prompt, ``logits`` (V,) behind it, ``positions`` (T,) position ids, ``next_position`` of the root.
     """
 
     @torch.inference_mode()
@@ -165,7 +184,7 @@ class TargetRun:
 
     @torch.inference_mode()
     def forward_tree(self, tokens: Tensor, parents: Tensor, depths: Tensor) -> tuple[Tensor, Tensor]:
-        """One forward over a draft tree behind the committed tokens: logits (n, V), states (n, d).
+        """One forward over a draft tree behind the committed tokens: logits (n, V), states (n, d or more, see Target.tap).
 
         tokens, parents, depths: (n,) int64; node 0 is the root and parents stand before children. A node attends the committed
         tokens, its ancestors and itself; its position is the root's plus its depth. Raises ValueError past the context.

@@ -72,14 +72,23 @@ class SlotCache:
 
 
 def run_layers(
-    layers: nn.ModuleList, states: Tensor, rope: tuple[Tensor, Tensor], mask: Tensor | None, cache: SlotCache
-) -> Tensor:
-    """Send (1, n, d) states through a model's own decoder layers with a ready mask.
+    layers: nn.ModuleList,
+    states: Tensor,
+    rope: tuple[Tensor, Tensor],
+    mask: Tensor | None,
+    cache: SlotCache,
+    taps: Sequence[int] = (),
+) -> tuple[Tensor, list[Tensor]]:
+    """Send (1, n, d) states through a model's own decoder layers with a ready mask. Returns the last layer's output and the
+    states that enter the layers ``taps`` (rising numbers).
 
     mask: additive float (1, 1, n, committed + n), or None for one token or for a causal prefill into an empty cache. The
     model's own forward would build a mask, a cache and an output object each step; the layers are the same modules.
     """
     cache.expect(states.shape[1])
-    for layer in layers:
+    tapped = []
+    for number, layer in enumerate(layers):
+        if number in taps:
+            tapped.append(states)
         states = layer(states, attention_mask=mask, cache=cache, position_embeddings=rope)
-    return states
+    return states, tapped

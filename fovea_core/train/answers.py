@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
+from fovea_core.targets.base import join_taps
+
 
 @dataclass(frozen=True)
 class ArtifactRequest:
@@ -60,7 +62,7 @@ class BatchTarget:
 
     def __init__(self, target, dtype: torch.dtype = torch.float32) -> None:
         model = target.model if target.embedding.dtype == dtype else copy.deepcopy(target.model).to(dtype)
-        self.model, self.lm, self.head = model, model.model.language_model, model.lm_head
+        self.model, self.lm, self.taps = model, model.model.language_model, target.backbone.taps
         self.image, self.device, self.dtype = target.image, target.device, dtype
         self.eos = torch.tensor(sorted(target.eos_ids), device=target.device)
         self.image_token_id, self.context = target.image_token_id, target.context
@@ -74,6 +76,10 @@ class BatchTarget:
         scaled = ((scaled - self.image.mean) / self.image.std).to(self.device, self.dtype)
         return torch.stack(list(self.model.model.get_image_features(pixel_values=scaled).pooler_output))
 
+    def say(self, hidden: Tensor) -> Tensor:
+        """(..., d or more) states to (...) likeliest tokens."""
+        return self.model.lm_head(hidden[..., : self.lm.config.hidden_size]).argmax(-1)
+
     def embed(self, ids: Tensor) -> Tensor:
         """(...) token ids to (..., d)."""
         return self.lm.embed_tokens(ids)
@@ -81,15 +87,19 @@ class BatchTarget:
     def forward(
         self, x: Tensor, positions: Tensor, mask: Tensor | None, cache: BatchCache, mid: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """(rows, n, d) embedded tokens at (rows, n) positions to states after the final norm; fills the cache.
+        """(rows, n, d) embedded tokens at (rows, n) positions to states as in Target.forward, taps behind them; fills the
+        cache.
 
         mask: additive (rows, 1, n, slots) or None for causal into an empty cache. ``mid``: also h~^T (rows, n, d), the
         candidate state whose layer's attention has the least entropy (averaged over heads), chosen per token.
         """
         rope = self.lm.rotary_emb(x, positions)
         best = least = None
+        tapped = []
         for number, layer in enumerate(self.layers):
             entering = x
+            if number in self.taps:
+                tapped.append(x)
             x = layer(x, attention_mask=mask, cache=cache, position_embeddings=rope)
             if mid and number in self.candidates:
                 entropy = self._entropy(layer, entering, rope, mask, cache.keys[number][:, :, : cache.used + x.shape[1]])
@@ -99,7 +109,7 @@ class BatchTarget:
                     best = torch.where((entropy < least)[..., None], entering, best)
                     least = torch.minimum(entropy, least)
         cache.used += x.shape[1]
-        return self.lm.norm(x), best
+        return join_taps(self.lm.norm(x), tapped), best
 
     def _entropy(self, layer, entering: Tensor, rope, mask: Tensor | None, keys: Tensor) -> Tensor:
         """(rows, n): attention entropy of n queries per row, averaged over heads, recomputed from q and the cached keys."""
@@ -118,8 +128,8 @@ class BatchTarget:
 class Answered:
     """One request's outcome, T text items of which the last A + 1 are the answer.
 
-    tokens (T); states (T, d): the state that predicted each token; positions (T,); mid (A, d): h~^T of the answer tokens that
-    were fed; prompt: text items before the answer.
+    tokens (T); states (T, d or more, see Target.tap): the state that predicted each token; positions (T,); mid (A, d): h~^T of
+    the answer tokens that were fed; prompt: text items before the answer.
     """
 
     tokens: list[int]
@@ -133,7 +143,8 @@ class Answered:
 def answer_batch(
     target: BatchTarget, requests: list[ArtifactRequest], max_new_tokens: int
 ) -> tuple[list[Answered], Tensor, list[int]]:
-    """Greedy answers of a batch, or its given answers read; the first request decides for all. Returns the samples in order, features (P, N, d) and each sample's picture row.
+    """Greedy answers of a batch, or its given answers read; the first request decides for all. Returns the samples in order,
+    features (P, N, d) and each sample's picture row.
 
     The part of the prompt up to the image's end is the same token ids in all requests and is read once per picture.
     Raises ValueError where prompts disagree before the end of the image, or leave no room in the context.
@@ -154,7 +165,6 @@ def answer_batch(
     longest = int(sizes.max())
     if start + longest + max_new_tokens > target.context:
         raise ValueError(f"{start + longest} prompt and {max_new_tokens} answer tokens exceed the context {target.context}")
-    rows = len(requests)
     cache.rows(torch.tensor(owner, device=device), longest + max_new_tokens)
     if requests[0].answer:
         answers = [request.answer[:max_new_tokens] for request in requests]
@@ -208,7 +218,7 @@ def _decode(
     device = asked.device
     index = torch.arange(rows, device=device)
     tip = asked[index, sizes - 1]  # (rows, d): state of the last prompt token
-    tokens = target.head(tip).argmax(-1)
+    tokens = target.say(tip)
     slots = torch.arange(start + longest + max_new_tokens, device=device)
     hidden_slots = (slots >= (start + sizes)[:, None]) & (slots < start + longest)  # (rows, slots): padding of the prompt
     masks = torch.zeros(rows, 1, 1, slots.shape[0], device=device, dtype=target.dtype)
@@ -226,7 +236,7 @@ def _decode(
             index, tokens, positions, masks = (part[kept] for part in (index, tokens, positions, masks))
         x = target.embed(tokens)[:, None]
         hidden, mid = target.forward(x, positions[:, None], masks[..., : cache.used + 1], cache, mid=True)
-        tokens = target.head(hidden[:, 0]).argmax(-1)
+        tokens = target.say(hidden[:, 0])
         positions = positions + 1
         out.append((index, tokens, hidden[:, 0], mid[:, 0]))
     return _gather(out, rows, target.eos)

@@ -2,11 +2,11 @@
 own greedy ones, or given ones that it has read (ArtifactRequest).
 
 A shard (safetensors) holds samples back to back. Of a sample with T text items (prompt without its first token and without
-image placeholders, then the answer with its EOS):
-``tokens`` (T,) int32; ``states`` (T, d) float16, the target state after its final norm that *predicted* each token, so the
-state of item j itself is row j + 1; ``positions`` (T,) int32; ``mid`` (A, d) float16 for the A answer items that were fed to
-the target (all but the last): h~^T of the objective. Per picture ``features`` (N, d) float16 after the projector and
-``valid`` (N,) bool. Per sample ``lengths``, ``prompts`` (text items before the answer), ``pictures`` (row in this shard).
+image placeholders, then the answer with its EOS): ``tokens`` (T,) int32; ``states`` (T, d) float16, the target state after its
+final norm that *predicted* each token, so the state of item j itself is row j + 1, with the states of tapped layers behind it
+where the target has taps; ``positions`` (T,) int32; ``mid`` (A, d) float16 for the A answer items that were fed to the target
+(all but the last): h~^T of the objective. Per picture ``features`` (N, d) float16 after the projector and ``valid`` (N,) bool.
+Per sample ``lengths``, ``prompts`` (text items before the answer), ``pictures`` (row in this shard).
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ def make_artifacts(
         "target_id": target.id,
         "target_fingerprint": target.fingerprint,
         "shard": shard,
+        "taps": list(target.backbone.taps),
         "max_new_tokens": max_new_tokens,
         "dtype": dtype,
     }

@@ -22,6 +22,7 @@ from fovea_core.train.drafter import TWINS, DrafterRecipe, train_drafter
 from fovea_core.train.learner import TargetRecipe
 from fovea_core.train.target import export_target, train_target
 from fovea_core.train.tokenizer import train_tokenizer
+from fovea_core.train.twin import tap_layers
 from fovea_core.worksite import KINDS, make_picture
 
 #: Seeds from here on show the drafter pictures that the target has not learnt from.
@@ -61,7 +62,8 @@ def make_target(
 ) -> Path:
     """Tokenizer, pictures, training, export; every part that is already there is kept. ``training`` goes to train_target.
 
-    With ``start``, the folder of a finished target, training goes on from its weights with its tokenizer. Returns the checkpoint, or the export folder where one is named.
+    With ``start``, the folder of a finished target, training goes on from its weights with its tokenizer. Returns the
+    checkpoint, or the export folder where one is named.
     """
     tokenizer = work / "tokenizer.json"
     if start is not None and not tokenizer.exists():
@@ -108,6 +110,7 @@ def make_drafters(
     if threads:
         torch.set_num_threads(threads)
     shards = Shards(draw_pictures(work / "drafter-pictures", DRAFTER_SEEDS, pictures, workers))
+    target.tap(tap_layers(target, recipe.taps))
     requests = artifact_requests(shards, target) if own_answers else artifact_requests(shards, target, long=4, given=True)
     artifacts = make_artifacts(target, requests, work / "artifacts", log=log)
     out = work / ("drafters" if which == "both" else f"drafters-{which}")  # twins may be trained side by side

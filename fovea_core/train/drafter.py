@@ -16,7 +16,7 @@ from fovea_core.drafter.checkpoint import save_drafter
 from fovea_core.memory.select import make_policy
 from fovea_core.train.loss import Truth
 from fovea_core.train.samples import Batch, Order, Sample, collate, load_samples
-from fovea_core.train.twin import TWINS, DrafterRecipe, Twin, truth_of
+from fovea_core.train.twin import TWINS, DrafterRecipe, Twin, tap_layers, truth_of
 
 
 def accuracy_by_depth(hits: Tensor, step: Tensor, steps: int) -> list[float]:
@@ -66,6 +66,8 @@ class DrafterTrainer:
         self.train, self.held, about = load_samples(artifacts)
         if about["target_fingerprint"] != target.fingerprint:
             raise ValueError(f"{Path(artifacts).name} holds answers of another target ({about['target_id']}).")
+        if tuple(about["taps"]) != tap_layers(target, recipe.taps):
+            raise ValueError(f"{Path(artifacts).name} holds states of other layers than this recipe fuses.")
         self.out, self.recipe, self.device = Path(out), recipe, target.device
         self.out.mkdir(parents=True, exist_ok=True)
         self.twins = [Twin(name, target, recipe) for name in names[which]]

@@ -94,8 +94,9 @@ def build_target(recipe: TargetRecipe, vocabulary: int) -> LlavaForConditionalGe
 class Batch:
     """One packed batch of B pictures with T text tokens each, segments of a picture blind to each other.
 
-    pixels (B, 3, 224, 224) float; tokens, positions, targets (B, T) int64 (targets -100 where nothing is learnt); weights (B, T)
-    float, what a target counts for; segment (B, T) int64, 0 = padding; labels (B, 3, cells, cells) int64; valid (B, cells, cells) bool.
+    pixels (B, 3, 224, 224) float; tokens, positions, targets (B, T) int64 (targets -100 where nothing is learnt); weights (B,
+    T) float, what a target counts for; segment (B, T) int64, 0 = padding; labels (B, 3, cells, cells) int64; valid (B, cells,
+    cells) bool.
     """
 
     pixels: Tensor
@@ -135,8 +136,8 @@ def pack(
 ) -> Batch:
     """Pack each picture's questions into one row; position ids of every question restart behind the image.
 
-    Tokens of answers up to ``SHORT`` tokens count ``short_weight`` times. With ``length`` every row has that many text tokens and questions that no longer fit are left out, so that all batches have
-    one shape (torch.compile compiles once).
+    Tokens of answers up to ``SHORT`` tokens count ``short_weight`` times. With ``length`` every row has that many text tokens
+    and questions that no longer fit are left out, so that all batches have one shape (torch.compile compiles once).
     """
     rows = []
     for asked in questions:

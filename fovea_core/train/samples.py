@@ -41,7 +41,7 @@ class Sample:
 class Batch:
     """B samples padded on the right.
 
-    tokens, positions (B, T) int64; states (B, T, d); base (B, A) int64, item number of each answer item, the last one
+    tokens, positions (B, T) int64; states (B, T, d or more); base (B, A) int64, item number of each answer item, the last one
     repeated as padding; real (B, A) bool; ends (B,) int64, number of items; mid (B, A, d); features (B, N, d); valid (B, N).
     Item j's own target state is ``states[:, j + 1]``.
     """
@@ -88,9 +88,9 @@ def load_samples(folder: str | Path) -> tuple[list[Sample], list[Sample], dict]:
 def collate(samples: list[Sample], device: torch.device | str = "cpu") -> Batch:
     """Pad samples into a Batch of float32."""
     length, widest = max(s.tokens.shape[0] for s in samples), max(s.bases for s in samples)
-    size, rows = samples[0].states.shape[1], len(samples)
+    size, width, rows = samples[0].mid.shape[1], samples[0].states.shape[1], len(samples)
     tokens, positions = torch.zeros(rows, length, dtype=torch.int64), torch.zeros(rows, length, dtype=torch.int64)
-    states, mid = torch.zeros(rows, length, size), torch.zeros(rows, widest, size)
+    states, mid = torch.zeros(rows, length, width), torch.zeros(rows, widest, size)
     base, real = torch.zeros(rows, widest, dtype=torch.int64), torch.zeros(rows, widest, dtype=torch.bool)
     for row, sample in enumerate(samples):
         count, bases = sample.tokens.shape[0], sample.bases

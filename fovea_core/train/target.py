@@ -174,9 +174,9 @@ def train_target(
 ) -> Path:
     """Train until ``recipe.samples`` pictures are seen, or ``minutes`` of this sitting are over; returns the checkpoint.
 
-    shards: folder of train/data.py, which may still grow; out: folder for checkpoint and log.jsonl (outside the tree).
-    Resumes from ``out`` where it holds a checkpoint, else begins with the weights of ``start``. ``compiled`` runs both halves through torch.compile (a C++ compiler is
-    needed; a minute to start, then about a quarter faster on CPU).
+    shards: folder of train/data.py, which may still grow; out: folder for checkpoint and log.jsonl (outside the tree). Resumes
+    from ``out`` where it holds a checkpoint, else begins with the weights of ``start``. ``compiled`` runs both halves through
+    torch.compile (a C++ compiler is needed; a minute to start, then about a quarter faster on CPU).
     """
     keep_freed_memory()
     if threads:

@@ -29,7 +29,8 @@ class DrafterRecipe:
     chooses (an entry outside the chosen set gets no gradient, so a read is learnt faster this way); autocast: products in
     bfloat16, for machines that have them in hardware; single_share: share of the steps, from the first, that unroll one level
     only, several times cheaper, so that reading is learnt before drafting on one's own states (the other depth rows then start
-    from row 0); optimizer: 'muon' for the matrices at ``muon_lr`` and AdamW for the rest, or 'adamw' for all (the paper's).
+    from row 0); taps: layers of the target fused beside its last state (EAGLE-3's way; 0 is FOVEA's own input); optimizer:
+    'muon' for the matrices at ``muon_lr`` and AdamW for the rest, or 'adamw' for all (the paper's).
     """
 
     steps: int = 1800
@@ -46,6 +47,7 @@ class DrafterRecipe:
     muon_lr: float = 4e-3
     autocast: bool = False
     blocks: int = 2
+    taps: int = 2
     k_min: int = 4
     k_max: int = 64
     rho: float = 0.8
@@ -71,6 +73,12 @@ class DrafterRecipe:
         return 1 if step < self.switch else self.unroll
 
 
+def tap_layers(target, count: int) -> tuple[int, ...]:
+    """``count`` decoder layers of a target, evenly spaced."""
+    layers = len(target.backbone.layers)
+    return tuple(round(layers * (i + 1) / (count + 1)) for i in range(count))
+
+
 def config_for(target, recipe: DrafterRecipe, sighted: bool) -> DrafterConfig:
     """A drafter config whose blocks are of the kind of a LlavaTarget's language model."""
     text = target.model.config.text_config
@@ -90,6 +98,7 @@ def config_for(target, recipe: DrafterRecipe, sighted: bool) -> DrafterConfig:
         rho=recipe.rho,
         depth_limit=recipe.unroll - 1,
         depth_rows=recipe.unroll + 1,
+        taps=tap_layers(target, recipe.taps),
         target_id=target.id,
         target_fingerprint=target.fingerprint,
     )
@@ -99,17 +108,18 @@ def config_for(target, recipe: DrafterRecipe, sighted: bool) -> DrafterConfig:
 def truth_of(batch: Batch, head: Tensor, steps: int) -> Truth:
     """Collect h^T, h~^T, labels and p^T = softmax(head h^T) for every supervised (sample, step, base)."""
     rows = supervised(batch, steps).flatten().nonzero()[:, 0]
-    bases = batch.base.shape[1]
+    bases, size = batch.base.shape[1], head.shape[1]
     a, s, b = rows % bases, rows // bases % steps, rows // (bases * steps)
     after = batch.base[b, a] + s + 1
-    answers = batch.states[torch.arange(batch.base.shape[0])[:, None], batch.base + 1]  # (B, A, d): h^T of each answer item
+    last = batch.states[..., :size]
+    answers = last[torch.arange(batch.base.shape[0])[:, None], batch.base + 1]  # (B, A, d): h^T of each answer item
     log_p = torch.log_softmax(answers.flatten(0, 1) @ head.t(), -1)  # (B A, V)
     p = log_p.exp()
     return Truth(
         rows=rows,
         step=s + 1,
         position=a + s + 1,
-        states=batch.states[b, after],
+        states=last[b, after],
         middle=batch.mid[b, a + s],
         labels=p.argmax(-1)[b * bases + a + s],
         item=b * bases + a + s,
