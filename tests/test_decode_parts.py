@@ -25,18 +25,11 @@ from fovea_core.trace.events import CostTable
 from fovea_core.trace.laws import checked
 from tests.toys import ScriptDrafter, coin, oracle, sibling, toy_picture, toy_target, wrong
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 QUESTION = "what is in the picture?"
 #: Critical values of chi-square for p = 1e-4 by degrees of freedom.
 CHI_SQUARE = {1: 15.14, 2: 18.42, 3: 21.11, 4: 23.51, 5: 25.74, 19: 51.94}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Toy modules are too small for two threads to help."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -266,11 +259,11 @@ def test_cost_between_and_beyond_the_table():
 
 def test_trim_against_all_subtrees():
     """What trim keeps has the largest expected tokens / cost of all subsets closed under parents."""
-    rng = np.random.default_rng(2)
+    rng, table = np.random.default_rng(2), TABLE.model_copy(update={"round_ms": 0.8})
     for _ in range(25):
-        draft, chooser = drawn_tree(rng, 8), Chooser(TABLE, 8)
+        draft, chooser = drawn_tree(rng, 8), Chooser(table, 8)
         masses = {node: float(draft.logp[[node, *above(draft, node)]].sum().exp()) for node in range(1, 8)}
-        sunk, best = int(draft.depths.max()) * TABLE.level_ms, -1.0
+        sunk, best = table.round_ms + int(draft.depths.max()) * table.level_ms, -1.0
         for size in range(8):
             for kept in itertools.combinations(range(1, 8), size):
                 if all(up in kept for node in kept for up in above(draft, node)):
@@ -360,6 +353,18 @@ def test_drafting_that_never_pays_is_left_and_tried_again():
     assert depths.count(0) > 120 and max(depths[100:]) > 0
     free = CostTable(tokens=[1, 8, 40], verify_ms=[5.0, 40.0, 300.0], level_ms=3.0)
     assert Chooser(free, 8).shape(8) is None and Chooser(TABLE, 8).shape(0) is None
+
+
+def test_what_a_round_costs_beside_its_levels_can_make_drafting_not_pay():
+    """Three levels of a useful drafter pay, until a drafted round costs so much more that plain steps are faster."""
+    rates = [0.6, 0.4, 0.3] + [0.05] * 5
+    assert np.median(play(Chooser(TABLE, 8), rates, 120)[60:]) >= 1
+    dear = TABLE.model_copy(update={"round_ms": 9.0})
+    assert play(Chooser(dear, 8), rates, 200)[60:].count(0) > 90
+
+
+def test_a_forward_never_costs_more_than_a_larger_one():
+    assert cost_module._falling([12.1, 10.5, 11.0, 10.8, 14.0]) == [10.5, 10.5, 10.8, 10.8, 14.0]
 
 
 def test_chooser_takes_drafts_without_probabilities_and_empty_ones():
