@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from fovea_core.worksite import objects, scene, tools
-from fovea_core.worksite.asking import count_tokens, questions_of
+from fovea_core.worksite.asking import questions_of
 from fovea_core.worksite.canvas import Canvas
+from fovea_core.worksite.codes import count_tokens
 from fovea_core.worksite.layout import NEAREST, example_spec, tokens
 from fovea_core.worksite.scene import make_scene
 from fovea_core.worksite.words import CODE_CHARS, COLOURS, FACT_CLASSES, HEADWEAR, OBJECTS, TOOLS

@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 
 from fovea_core.worksite.base import Answer, Question
+from fovea_core.worksite.codes import MIN_TOKENS, count_tokens
 
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-LONG_TOKENS = 40
 #: Behind or in front: the one middle line within SURE, no other within NEAR (fractions of the long side).
 SURE, NEAR = 0.13, 0.26
 
@@ -47,18 +47,10 @@ def items_of(spec: dict) -> list[Item]:
 def questions_of(spec: dict, rng: np.random.Generator) -> tuple[Question, ...]:
     """Long questions in shuffled order (those of at least 40 tokens), then up to eight short ones."""
     items = sorted(items_of(spec), key=lambda item: item.x)
-    long = [q for q in _long(items) if count_tokens(q.answer) >= LONG_TOKENS]
+    long = [q for q in _long(items) if count_tokens(q.answer) >= MIN_TOKENS]
     short = _short(items)
     long = [long[i] for i in rng.permutation(len(long))]
     return (*long, *[short[i] for i in rng.permutation(len(short))[:8]])
-
-
-def count_tokens(answer: str) -> int:
-    """One a word, one a character of a code, one a ';'."""
-    total = answer.count(";")
-    for word in answer.replace(";", " ").split():
-        total += len(word) if word == word.upper() else 1
-    return total
 
 
 def _say_item(answer: Answer, item: Item, style: str) -> None:

@@ -14,8 +14,9 @@ import numpy as np
 
 from fovea_core.worksite.bars import chart_size, choose_chart_style, draw_chart, least_share
 from fovea_core.worksite.base import Answer, Picture, Question
-from fovea_core.worksite.codes import MIN_TOKENS, count_tokens, random_code
+from fovea_core.worksite.codes import random_code
 from fovea_core.worksite.words import CODE_CHARS, COLOURS
+from fovea_core.worksite.writing import draw_long_px, long_questions, make_written, some_short
 
 #: Bars -> (label length, badge length, title length, shortest value in digits): each gives at least 40 answer tokens.
 SHAPES = {
@@ -33,11 +34,8 @@ def make_chart(seed: int, scale: float = 2.0, spec: dict | None = None) -> Pictu
     Raises ValueError when ``spec`` has no bar or one with an unknown colour, a character outside words.CODE_CHARS, a value
     below 1, or something that another bar has too.
     """
-    spec = random_chart(np.random.default_rng((2, seed))) if spec is None else spec
-    _check(spec)
-    rgb, layers, things = draw_chart(spec, np.random.default_rng((2, seed, 1)), scale)
-    questions = chart_questions(spec, np.random.default_rng((2, seed, 2)))
-    return Picture("chart", seed, rgb, layers, tuple(things), tuple(questions), spec)
+    steps = {"random": random_chart, "check": _check, "draw": draw_chart, "ask": chart_questions}
+    return make_written("chart", seed, scale, spec, **steps)
 
 
 def random_chart(rng: np.random.Generator) -> dict:
@@ -59,7 +57,7 @@ def random_chart(rng: np.random.Generator) -> dict:
         {"colour": c, "label": lab, "value": int(v), "badge": b}
         for c, lab, v, b in zip(colours, labels, values, badges, strict=True)
     ]
-    width, height = chart_size(style, int(rng.integers(96, 141)) * 8)
+    width, height = chart_size(style, draw_long_px(rng))
     return {
         "width_px": width,
         "height_px": height,
@@ -145,15 +143,8 @@ def chart_questions(spec: dict, rng: np.random.Generator) -> list[Question]:
             ("badge", "value", "label", "colour"),
         ),
     ]
-    seen, questions = set(), []
-    for question, order, fields in asked:
-        answer = _list(spec, order, fields)
-        if answer.text not in seen and count_tokens(answer.text) >= MIN_TOKENS:
-            seen.add(answer.text)
-            questions.append(answer.ask(question))
-    short = _short(spec, rising)
-    keep = sorted(rng.permutation(len(short))[: int(rng.integers(6, 9))])
-    return questions + [short[k] for k in keep]
+    long = long_questions((question, _list(spec, order, fields)) for question, order, fields in asked)
+    return long + some_short(_short(spec, rising), rng)
 
 
 def _short(spec: dict, rising: list[int]) -> list[Question]:

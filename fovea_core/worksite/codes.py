@@ -1,4 +1,4 @@
-"""Codes of random characters and the length of an answer, shared by the kinds of pictures that show writing."""
+"""Codes of random characters and the length of an answer, the same in all kinds of pictures."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from fovea_core.worksite.base import Answer, Picture, Question
 from fovea_core.worksite.codes import MIN_TOKENS, count_tokens, random_code
 from fovea_core.worksite.signs import choose_style, draw_text, item_name, picture_size
 from fovea_core.worksite.words import CODE_CHARS, COLOURS, SIGN_WORDS
+from fovea_core.worksite.writing import draw_long_px, long_questions, make_written, some_short
 
 #: Layouts and how often they are drawn: those with characters alone are the majority.
 LAYOUTS = {"sign": 0.32, "plates": 0.2, "table": 0.22, "receipt": 0.13, "labels": 0.13}
@@ -30,11 +31,8 @@ def make_text(seed: int, scale: float = 2.0, spec: dict | None = None) -> Pictur
     Raises ValueError when ``spec`` names an unknown layout, word or colour, a character outside words.CODE_CHARS, or shows
     the same code, word or plate colour twice (its questions would be ambiguous).
     """
-    spec = random_text(np.random.default_rng((1, seed))) if spec is None else spec
-    _check(spec)
-    rgb, layers, things = draw_text(spec, np.random.default_rng((1, seed, 1)), scale)
-    questions = text_questions(spec, np.random.default_rng((1, seed, 2)))
-    return Picture("text", seed, rgb, layers, tuple(things), tuple(questions), spec)
+    steps = {"random": random_text, "check": _check, "draw": draw_text, "ask": text_questions}
+    return make_written("text", seed, scale, spec, **steps)
 
 
 def random_text(rng: np.random.Generator) -> dict:
@@ -47,7 +45,7 @@ def random_text(rng: np.random.Generator) -> dict:
         style = choose_style(layout, rows, rng) if enough and len(set(codes)) == len(codes) else None
         if style:
             break
-    width, height = picture_size(layout, rows, style, int(rng.integers(96, 141)) * 8)
+    width, height = picture_size(layout, rows, style, draw_long_px(rng))
     return {"layout": layout, "width_px": width, "height_px": height, "style": style, "rows": rows}
 
 
@@ -180,12 +178,7 @@ def _read(layout: str, rows: list, order, fields: tuple[str, ...] = ("word", "co
 def text_questions(spec: dict, rng: np.random.Generator) -> list[Question]:
     """Every long question that this picture allows (at least three orders) and four to eight short ones."""
     layout, rows = spec["layout"], spec["rows"]
-    seen, questions = set(), []
-    for question, order in _orders(spec).items():
-        answer = _read(layout, rows, order)
-        if answer.text not in seen and count_tokens(answer.text) >= MIN_TOKENS:
-            seen.add(answer.text)
-            questions.append(answer.ask(question))
+    questions = long_questions((question, _read(layout, rows, order)) for question, order in _orders(spec).items())
     if layout == "plates":
         fields = ("colour", "code")
         down = _read(layout, rows, _forward, fields)
@@ -194,9 +187,7 @@ def text_questions(spec: dict, rng: np.random.Generator) -> list[Question]:
         questions.append(up.ask("Give the colour and code of every plate from last to first."))
     if layout == "labels":
         questions.append(_read(layout, rows, _forward, ("code", "word")).ask("Give the code and word of every label."))
-    short = _SHORT[layout](rows) + _row_questions(layout, rows)
-    keep = rng.permutation(len(short))[: int(rng.integers(6, 9))]
-    return questions + [short[k] for k in sorted(keep)]
+    return questions + some_short(_SHORT[layout](rows) + _row_questions(layout, rows), rng)
 
 
 def _row_questions(layout: str, rows: list) -> list[Question]:
