@@ -4,7 +4,6 @@ and exit code 2. Models are imported by the command that needs them, so that hel
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import time
@@ -14,16 +13,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from fovea_core.cli_bench import bench_app
+from fovea_core.cli_train import train_drafter, train_target
 from fovea_core.request import Request, checked_question
 from fovea_core.settings import SettingsError, make_settings, parse_tree
-from fovea_core.terminal import figures, plain, watch
+from fovea_core.terminal import figures, plain, put_json, say, watch
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-bench_app = typer.Typer(help="Measure: every figure of README and model card comes from here.")
-app.add_typer(bench_app, name="bench")
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-JsonFile = Annotated[str | None, typer.Option("--json", metavar="F", help="Write one JSON object to F (- = stdout).")]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,11 +46,6 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
 
 
-def say(console: Console, text: str) -> None:
-    """One line of plain text: no markup, no wrapping, nothing that steers the terminal."""
-    console.print(plain(text), markup=False, soft_wrap=True)
-
-
 def _sentence(error: Exception) -> str:
     """One line for a person. Errors of settings, pictures, traces and models say it themselves."""
     if hasattr(error, "format_message"):  # a usage error of the argument parser
@@ -63,28 +56,6 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.strerror or text or type(error).__name__}{f': {error.filename}' if error.filename else ''}."
     return f"This is a fault of the program ({type(error).__name__}: {text[:300]}); FOVEA_TRACEBACK=1 shows where."
-
-
-def _check_place(where: str | None) -> None:
-    """Raise OSError now where ``_put_json`` could not write later."""
-    if where in (None, "-"):
-        return
-    path = Path(where)
-    fresh = not path.exists()
-    path.open("a").close()
-    if fresh:
-        path.unlink()
-
-
-def _put_json(context: typer.Context, values: dict[str, Any], where: str | None) -> None:
-    """One JSON object to stdout (``-``) or into a file; None puts nothing."""
-    if where is None:
-        return
-    line = json.dumps(values, ensure_ascii=False, allow_nan=False)
-    if where == "-":
-        print(line, file=context.obj["answers"], flush=True)
-    else:
-        Path(where).write_text(line + "\n", encoding="utf-8")
 
 
 @app.command()
@@ -139,7 +110,7 @@ def decode(
         from fovea_core.decode.plain import decode_plain
 
         plain_ids = decode_plain(engine.target, picture.rgb, question, settings).ids
-    _put_json(context, {**summary_json(summary), "plain_token_ids": plain_ids}, "-")
+    put_json({**summary_json(summary), "plain_token_ids": plain_ids}, "-", context.obj["answers"])
 
 
 def _with_comparison(engine, request):
@@ -190,7 +161,7 @@ def replay(
     waiting = pace if console.is_terminal and not as_json else 0
     summary = fold(watch(_paced(events, waiting), console))
     if as_json:
-        _put_json(context, summary_json(summary), "-")
+        put_json(summary_json(summary), "-", context.obj["answers"])
         return
     on_terminal = context.obj["answers"].isatty()
     if not (console.is_terminal and on_terminal):
@@ -230,89 +201,6 @@ def record_examples(context: typer.Context, device: Annotated[str, typer.Option(
     record(load_engine("builtin", device), load_examples(), lambda text: say(context.obj["console"], text))
 
 
-@app.command("train-target")
-def train_target(
-    context: typer.Context,
-    work: Annotated[Path, typer.Option(help="Folder outside the tree for pictures and checkpoints; training resumes from it.")],
-    export: Annotated[
-        Path | None, typer.Option(help="Write the finished target here, for example assets/builtin/target.")
-    ] = None,
-    samples: Annotated[int | None, typer.Option(help="Pictures to learn from in total (default: the recipe's).")] = None,
-    pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 5_500,
-    start: Annotated[Path | None, typer.Option(help="Go on from this finished target's weights.")] = None,
-    first_seed: Annotated[int, typer.Option(help="Of the pictures; choose a fresh one with --start.")] = 0,
-    minutes: Annotated[float | None, typer.Option(help="End this sitting after so many minutes.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes that draw.")] = 1,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    compiled: Annotated[bool, typer.Option(help="Use torch.compile (needs a C++ compiler).")] = False,
-) -> None:
-    """Train the embedded target on drawn pictures, from nothing or from --start; one resumable command."""
-    from fovea_core.targets.registry import pick_device
-    from fovea_core.train.builtin import make_target
-    from fovea_core.train.learner import TargetRecipe
-
-    recipe = TargetRecipe() if samples is None else TargetRecipe(samples=samples)
-    if start is not None:
-        recipe = recipe.onward()
-    how = {"first_seed": first_seed, "start": start, "minutes": minutes, "threads": threads, "device": pick_device(device), "compiled": compiled}
-    written = make_target(work, recipe, pictures=pictures, export=export, workers=workers, **how)
-    say(context.obj["console"], f"The target is in {written}")
-
-
-@app.command("train-drafter")
-def train_drafter(
-    context: typer.Context,
-    work: Annotated[Path, typer.Option(help="Folder outside the tree for pictures, artifacts and checkpoints.")],
-    target: Annotated[str, typer.Option(help="builtin, or a folder.")] = "builtin",
-    which: Annotated[str, typer.Option(help="both, drafter or blind.")] = "both",
-    export: Annotated[Path | None, typer.Option(help="Copy the finished drafters here, for example assets/builtin.")] = None,
-    pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 4_000,
-    own_answers: Annotated[bool, typer.Option(help="Learn from what the target says itself, not from right answers.")] = False,
-    steps: Annotated[int | None, typer.Option(help="Optimizer steps (default: the recipe's).")] = None,
-    seed: Annotated[int, typer.Option(help="Of weights and order.")] = 0,
-    autocast: Annotated[bool, typer.Option(help="Products in bfloat16.")] = False,
-    threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes that draw.")] = 1,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-) -> None:
-    """Train the FOVEA drafter and its blind twin on what the target makes of answers; resumable."""
-    from fovea_core.targets.registry import load_target, pick_device
-    from fovea_core.train.builtin import make_drafters
-    from fovea_core.train.drafter import DrafterRecipe
-
-    console = context.obj["console"]
-    chosen = {"seed": seed, "autocast": autocast} | ({} if steps is None else {"steps": steps})
-    options = {"pictures": pictures, "own_answers": own_answers, "which": which, "export": export, "threads": threads, "workers": workers}
-    loaded = load_target(target, pick_device(device))
-    folders = make_drafters(work, loaded, DrafterRecipe(**chosen), log=lambda text: say(console, str(text)), **options)
-    say(console, f"The drafters are in {', '.join(map(str, folders))}")
-
-
-@bench_app.command("builtin")
-def bench_builtin(
-    context: typer.Context,
-    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Seeds of the pictures, B not included.")] = None,
-    as_json: JsonFile = None,
-) -> None:
-    """Measure the embedded model on drawn pictures: tau, speedup, accuracy, pointing."""
-    from fovea_core.bench.report import print_report, progress_bar
-    from fovea_core.bench.run import bench_builtin as measure
-    from fovea_core.bench.workloads import BUILTIN_SEEDS, parse_seeds
-
-    chosen = parse_seeds(seeds) if seeds is not None else BUILTIN_SEEDS
-    _check_place(as_json)
-    console = context.obj["console"]
-    with progress_bar(console) as progress:
-        results = measure(chosen, progress)
-    print_report(results, console)
-    _put_json(context, results, as_json)
-
-
-@bench_app.command("card")
-def bench_card(context: typer.Context) -> None:
-    """Write the committed bench result into README and model card."""
-    from fovea_core.bench.card import write_cards
-
-    for path in write_cards():
-        say(context.obj["console"], f"{path} shows the committed figures")
+app.command("train-target")(train_target)
+app.command("train-drafter")(train_drafter)
+app.add_typer(bench_app, name="bench")

@@ -1,8 +1,12 @@
-"""A run on a terminal: the answer with its verdicts in colour and mark, as the page shows them, and the figures below."""
+"""A run on a terminal: the answer with its verdicts in colour and mark, as the page shows them, and the figures below;
+and where results go."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -25,6 +29,11 @@ _CONTROL = {code: chr(0xFFFD) for code in (*range(0, 10), *range(11, 32), *range
 def plain(text: str) -> str:
     """Text that cannot steer a terminal."""
     return text.translate(_CONTROL)
+
+
+def say(console: Console, text: str) -> None:
+    """One line of plain text: no markup, no wrapping, nothing that steers the terminal."""
+    console.print(plain(text), markup=False, soft_wrap=True)
 
 
 def watch(events: Iterable[ev.AnyEvent], console: Console) -> Iterator[ev.AnyEvent]:
@@ -78,3 +87,25 @@ def figures(summary: Summary) -> str:
     if summary.reason:
         parts.append({"eos": "ended by itself", "length": "ended at the token limit", "stopped": "stopped"}[summary.reason])
     return " · ".join(parts)
+
+
+def check_place(where: str | None) -> None:
+    """Raise OSError now where ``put_json`` could not write later."""
+    if where in (None, "-"):
+        return
+    path = Path(where)
+    fresh = not path.exists()
+    path.open("a").close()
+    if fresh:
+        path.unlink()
+
+
+def put_json(values: dict[str, Any], where: str | None, answers: TextIO) -> None:
+    """One JSON object to ``answers`` (stdout) where ``where`` is ``-``, else into that file; None puts nothing."""
+    if where is None:
+        return
+    line = json.dumps(values, ensure_ascii=False, allow_nan=False)
+    if where == "-":
+        print(line, file=answers, flush=True)
+    else:
+        Path(where).write_text(line + "\n", encoding="utf-8")

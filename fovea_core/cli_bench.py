@@ -1,0 +1,42 @@
+"""The commands that measure. Everything heavy is imported when a command runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fovea_core.terminal import check_place, put_json, say
+
+bench_app = typer.Typer(help="Measure: every figure of README and model card comes from here.")
+
+JsonFile = Annotated[str | None, typer.Option("--json", metavar="F", help="Write one JSON object to F (- = stdout).")]
+
+
+@bench_app.command("builtin")
+def bench_builtin(
+    context: typer.Context,
+    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Seeds of the pictures, B not included.")] = None,
+    as_json: JsonFile = None,
+) -> None:
+    """Measure the embedded model on drawn pictures: tau, speedup, accuracy, pointing."""
+    from fovea_core.bench.report import print_report, progress_bar
+    from fovea_core.bench.run import bench_builtin as measure
+    from fovea_core.bench.workloads import BUILTIN_SEEDS, parse_seeds
+
+    chosen = parse_seeds(seeds) if seeds is not None else BUILTIN_SEEDS
+    check_place(as_json)
+    console = context.obj["console"]
+    with progress_bar(console) as progress:
+        results = measure(chosen, progress)
+    print_report(results, console)
+    put_json(results, as_json, context.obj["answers"])
+
+
+@bench_app.command("card")
+def bench_card(context: typer.Context) -> None:
+    """Write the committed bench result into README and model card."""
+    from fovea_core.bench.card import write_cards
+
+    for path in write_cards():
+        say(context.obj["console"], f"{path} shows the committed figures")
