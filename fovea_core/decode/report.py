@@ -84,6 +84,7 @@ class Report:
             bytes=piece.hex,
             prefill_ms=_ms(prefill_ms),
             remember_ms=_ms(remember_ms),
+            outside=run.outside(),
         )
 
     def drafted(self, draft: Draft) -> list[ev.Event]:

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from fovea_core.targets.cache import SlotCache, run_layers
+from fovea_core.targets.outside import OutsideCheck
 from fovea_core.targets.pieces import Pieces
 from fovea_core.trace.events import Tile
 
@@ -88,7 +89,7 @@ class Target(ABC):
 
     Attributes: ``id``, ``fingerprint`` (may be empty for a model in memory), ``hidden_size`` d, ``vocab_size`` V, ``eos_ids``,
     ``context`` (positions), ``embedding`` (V, d), ``head`` (V, d), ``norm`` (the final norm), ``tokenizer``, ``pieces``,
-    ``image_token_id``, ``device``, ``backbone``.
+    ``image_token_id``, ``device``, ``backbone``, ``check`` (what lies outside its world; None = nothing says so).
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Target(ABC):
         self.context, self.device = backbone.context, backbone.embedding.device
         self.eos_ids, self.image_token_id = eos_ids, image_token_id
         self.pieces = Pieces(tokenizer, eos_ids)
+        self.check: OutsideCheck | None = None
 
     @abstractmethod
     def prompt(self, image: Image.Image, question: str) -> Prompt:
@@ -162,6 +164,11 @@ class TargetRun:
     def next_position(self) -> int:
         """Position id of the root: everything before it is in the cache."""
         return self.cache.committed
+
+    def outside(self) -> bool | None:
+        """Whether the picture lies outside the target's world, by its image tokens; None where the target has no check."""
+        check = self.target.check
+        return None if check is None else check.outside(self.features, self.valid)
 
     def text_prompt(self) -> News:
         """The prompt as a drafter without image tokens in its context takes it (DraftRun.extend).

@@ -14,6 +14,7 @@ from transformers import LlavaForConditionalGeneration
 from fovea_core.fingerprint import fingerprint
 from fovea_core.targets.base import Backbone, Prompt, Target, TargetError, probe
 from fovea_core.targets.geometry import letterbox
+from fovea_core.targets.outside import load_check
 
 
 class ImageSettings(BaseModel):
@@ -119,6 +120,7 @@ def load_llava(folder: str | Path, device: str | torch.device = "cpu", id: str |
             )
     target = LlavaTarget(model.to(device).requires_grad_(False), tokenizer, image, id or str(folder), mark)
     probe(target)
+    target.check = load_check(folder, mark, target.hidden_size)
     return target
 
 

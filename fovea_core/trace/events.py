@@ -19,6 +19,9 @@ MAX_LINE_BYTES = 400_000
 MAX_TOKENS = 8_192
 MAX_ENTRIES = 65_535
 
+#: What page, terminal and exports say before the answer of a run whose picture lies outside its target's world.
+OUTSIDE = "This model only knows drawn Worksite pictures; what it says about this one means nothing."
+
 Count = Annotated[int, Field(ge=0, le=100_000_000)]
 NodeId = Annotated[int, Field(ge=0, le=4_096)]
 TokenId = Annotated[int, Field(ge=0, le=4_000_000)]
@@ -109,7 +112,10 @@ class Tile(_Frozen):
 
 
 class PrefillDone(Event):
-    """The target has read the prompt; its first token is committed."""
+    """The target has read the prompt; its first token is committed.
+
+    ``outside``: the picture lies outside what the target was trained on (OUTSIDE says what that means); None = not checked.
+    """
 
     kind: Literal["prefill_done"] = "prefill_done"
     prompt_tokens: Count
@@ -120,6 +126,7 @@ class PrefillDone(Event):
     bytes: Annotated[str, Field(max_length=4_000)] | None = None
     prefill_ms: Millis
     remember_ms: Millis
+    outside: bool | None = None
 
 
 class MemoryRead(Event):

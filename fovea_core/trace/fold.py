@@ -78,6 +78,11 @@ class Summary:
         """Mean acceptance length: tokens emitted by rounds / rounds, the bonus token counted."""
         return (len(self.tokens) - 1) / self.rounds if self.rounds else None
 
+    @property
+    def outside(self) -> bool | None:
+        """Whether the picture lies outside the target's world; None where nothing checked it, or before prefill."""
+        return self.prefill.outside if self.prefill else None
+
     def words(self) -> list[Word]:
         """The answer cut at white space; tokens of white space only, and those without text such as EOS, belong to no word."""
         words: list[Word] = []
