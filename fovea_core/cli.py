@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from fovea_core.cli_bench import bench_app
+from fovea_core.cli_bench import bench_app, calibrate_outside
 from fovea_core.cli_train import train_drafter, train_target
 from fovea_core.request import Request, checked_question
 from fovea_core.settings import SettingsError, make_settings, parse_tree
@@ -141,6 +141,7 @@ def summary_json(summary) -> dict[str, Any]:
         "speedup": compared.speedup if compared else None,
         "policy": started.policy,
         "device": started.device,
+        "outside": summary.outside,
     }
 
 
@@ -201,6 +202,7 @@ def record_examples(context: typer.Context, device: Annotated[str, typer.Option(
     record(load_engine("builtin", device), load_examples(), lambda text: say(context.obj["console"], text))
 
 
+app.command("calibrate-outside")(calibrate_outside)
 app.command("train-target")(train_target)
 app.command("train-drafter")(train_drafter)
 app.add_typer(bench_app, name="bench")

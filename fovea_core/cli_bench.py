@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fovea_core.settings import SettingsError
 from fovea_core.terminal import check_place, put_json, say
 
 bench_app = typer.Typer(help="Measure: every figure of README and model card comes from here.")
@@ -40,3 +42,25 @@ def bench_card(context: typer.Context) -> None:
 
     for path in write_cards():
         say(context.obj["console"], f"{path} shows the committed figures")
+
+
+def calibrate_outside(
+    context: typer.Context,
+    target: Annotated[str, typer.Option(help="builtin, or a folder.")] = "builtin",
+    photos: Annotated[Path | None, typer.Option(metavar="D", help="Folder of further photographs to try.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="F", help="Write the check here (default: beside the target).")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
+) -> None:
+    """Learn what the pictures of a target's world look like to it, and how often others are told apart; about two minutes."""
+    from fovea_core.bench.outside import calibrate
+    from fovea_core.targets.outside import check_path
+    from fovea_core.targets.registry import BUILTIN, load_target, pick_device
+
+    if photos is not None and not photos.is_dir():
+        raise SettingsError(f"There is no folder {photos}.")
+    path = out or check_path(BUILTIN if target == "builtin" else Path(target).expanduser())
+    check_place(str(path))
+    console = context.obj["console"]
+    check = calibrate(load_target(target, pick_device(device)), lambda text: say(console, text), photos=photos)
+    check.save(path)
+    say(console, f"The check is in {path}")

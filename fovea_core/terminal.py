@@ -37,9 +37,15 @@ def say(console: Console, text: str) -> None:
 
 
 def watch(events: Iterable[ev.AnyEvent], console: Console) -> Iterator[ev.AnyEvent]:
-    """Pass events on; on a terminal the answer grows round by round while they come and stays there at the end."""
+    """Pass events on; on a terminal the answer grows round by round while they come and stays there at the end.
+
+    A picture outside the target's world is called that before its answer, on a terminal or not.
+    """
     if not console.is_terminal:
-        yield from events
+        for event in events:
+            if isinstance(event, ev.PrefillDone) and event.outside:
+                say(console, ev.OUTSIDE)
+            yield event
         return
     fold, rejected = Fold(), {}
     with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
@@ -70,7 +76,8 @@ def _view(summary: Summary, rejected: dict[int, str]) -> Group:
         except UnicodeDecodeError:
             continue  # a token that completes no character waits for the next one
     answer.append(plain(pending.decode("utf-8", "replace")), STYLES[how])
-    return Group(answer, Text(figures(summary), "dim"))
+    notice = [Text(ev.OUTSIDE, "bold")] if summary.outside else []
+    return Group(*notice, answer, Text(figures(summary), "dim"))
 
 
 def figures(summary: Summary) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pty
@@ -14,11 +15,13 @@ import time
 import pytest
 
 from fovea_core import cli, engine
+from fovea_core.bench import outside
 from fovea_core.examples import FIRST_RESERVED_SEED, load_examples, record
-from fovea_core.trace.events import Compared, Finished
+from fovea_core.targets.registry import load_target
+from fovea_core.trace.events import OUTSIDE, Compared, Finished
 from fovea_core.trace.record import read
 from tests.sample_traces import sample_lines
-from tests.toys import ScriptDrafter, coin, reference, toy_picture, toy_target
+from tests.toys import ScriptDrafter, coin, reference, toy_model, toy_picture, toy_target, toy_tokenizer
 
 QUESTION = "what is in the picture?"
 TOKENS = 10
@@ -65,7 +68,7 @@ def refused(capsys, *arguments: str) -> str:
 
 
 KEYS = {"text", "token_ids", "plain_token_ids", "same_ids", "finish", "rounds", "tau", "drafted", "accepted"}
-KEYS |= {"plain_ms", "speculative_ms", "speedup", "policy", "device"}
+KEYS |= {"plain_ms", "speculative_ms", "speedup", "policy", "device", "outside"}
 
 
 @pytest.mark.parametrize("tree", ["3,2,6", "auto"])
@@ -206,6 +209,43 @@ def test_replay_on_a_terminal_is_coloured_and_cannot_be_steered(tmp_path, trace_
     evil.write_text("\n".join(lines) + "\n")
     seen = run_on_terminal("replay", str(evil), "--pace", "0")
     assert "gotcha" in seen and "\x1b]0;" not in seen
+
+
+@pytest.fixture
+def outside_file(tmp_path):
+    """The sample trace, its picture outside the target's world."""
+    path = tmp_path / "outside.jsonl"
+    lines = sample_lines("compared")
+    lines[2] = json.dumps({**json.loads(lines[2]), "outside": True})
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_a_picture_outside_the_world_is_called_that_before_the_answer(capsys, trace_file, outside_file):
+    """One sentence before the answer, on stderr or on the terminal; true in --json; nothing of it for other runs."""
+    code, out, err = call(capsys, "replay", outside_file)
+    assert code == 0 and out.startswith("The worker wears") and err.startswith(OUTSIDE)
+    assert OUTSIDE not in call(capsys, "replay", trace_file)[2]
+    for path, said in ((outside_file, True), (trace_file, None)):
+        assert json.loads(call(capsys, "replay", path, "--json")[1])["outside"] is said
+    seen = run_on_terminal("replay", outside_file, "--pace", "0")
+    assert "This model only knows" in seen and seen.rindex("This model only knows") < seen.rindex("jumpsuit")
+
+
+def test_calibrate_outside_writes_a_check_beside_the_target(capsys, tmp_path, monkeypatch):
+    """The command's own way on a toy target with a few pictures; its file is loaded with the target from then on."""
+    folder = tmp_path / "toy"
+    toy_model().save_pretrained(folder)
+    toy_tokenizer().save(str(folder / "tokenizer.json"))
+    (folder / "fovea_target.json").write_text(json.dumps({"image_size": 32, "cells": 4}))
+    capsys.readouterr()  # a progress bar of saving
+    arguments = ("calibrate-outside", "--target", str(folder))
+    assert "no folder" in refused(capsys, *arguments, "--photos", str(tmp_path / "none"))
+    few = functools.partial(outside.calibrate, counts=(3, 3, 3), strangers=1)
+    monkeypatch.setattr(outside, "calibrate", few)
+    code, out, err = call(capsys, *arguments)
+    assert code == 0 and out == "" and "false alarms" in err and "photographs" in err
+    assert (tmp_path / "toy.outside.safetensors").is_file() and load_target(str(folder)).check.measured["detected"]
 
 
 def test_ctrl_c_ends_cleanly(trace_file, tmp_path):
