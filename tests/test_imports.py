@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[1]
 BASE = {"trace", "settings"}
 ALLOWED = {
     "fingerprint": set(),
-    "trace": set(),
+    "page": set(),
+    "trace": {"page"},
     "settings": {"trace"},
     "pictures": BASE,
     "worksite": BASE,
@@ -22,7 +23,7 @@ ALLOWED = {
     "decode": BASE | {"targets", "drafter", "memory"},
     "train": BASE | {"targets", "drafter", "memory", "decode", "worksite", "pictures"},
     "bench": BASE | {"targets", "drafter", "memory", "decode", "worksite", "pictures"},
-    "render": {"trace"},
+    "render": {"trace", "pictures", "page"},
 }
 #: Libraries that only these rooms (or files) may import.
 BORDERS = {

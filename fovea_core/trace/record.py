@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from fovea_core.page import framed_html
 from fovea_core.trace.codec import (
     MAX_HEADER_BYTES,
     Header,
@@ -22,9 +23,9 @@ from fovea_core.trace.laws import checked
 MAX_FILE_BYTES = 48 * 1024 * 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
-    """A recorded run: its picture and its events, which keep the laws."""
+    """A recorded run: its picture and its events, which keep the laws. In a notebook it shows its player."""
 
     header: Header
     events: tuple[AnyEvent, ...]
@@ -32,6 +33,12 @@ class Trace:
     def lines(self) -> list[str]:
         """The events as the page takes them, one JSON string each."""
         return [encode(event) for event in self.events]
+
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self.events)} events>"
+
+    def _repr_html_(self) -> str:
+        return framed_html([encode_header(self.header), *self.lines()])
 
 
 def tee(events: Iterable[AnyEvent], path: str | Path, header: Header) -> Iterator[AnyEvent]:

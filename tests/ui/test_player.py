@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from app.player import standalone_html
+from fovea_core.page import standalone_html
 from fovea_core.trace.codec import decode, unpack_entries, unpack_masses
 from fovea_core.trace.fold import fold
 from fovea_core.trace.laws import checked
