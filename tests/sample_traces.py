@@ -21,6 +21,7 @@ from PIL import Image, ImageDraw
 from fovea_core.targets.geometry import Letterbox
 from fovea_core.trace.events import (
     Compared,
+    CostTable,
     Finished,
     MemoryRead,
     ModelName,
@@ -186,7 +187,7 @@ class SampleRun:
             shape=self.shape,
             max_shape=None,
             depth_limit=self.read_depth,
-            cost=None,
+            cost=CostTable(tokens=[1, 8], verify_ms=[38.0, 52.0], level_ms=2.1, chain_level_ms=1.9, round_ms=1.4),
             device="sample",
             versions={},
             picture_width_px=SIZE_PX[0],
