@@ -3,7 +3,7 @@
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
   const { h, say, Run, TraceError, splitFile, LIMITS, Stage, segments, Answer, Tree, Strip, Numbers, Steps } = FOVEA;
-  const { label, percent, keyOf, captionOf, PALETTES, download } = FOVEA;
+  const { label, percent, keyOf, captionOf, PALETTES, download, OUTSIDE } = FOVEA;
 
   const EMPTY = {
     live: "Bring a picture, ask about it, and watch each word being drafted, checked and kept.",
@@ -126,6 +126,7 @@
       this.meta = h("p", { class: "fv-meta" });
       this.pill = h("span", { class: "fv-pill" });
       this.note = h("p", { class: "fv-note", role: "alert", hidden: true });
+      this.outside = h("p", { class: "fv-outside", role: "status", hidden: true });
       this.file = h("input", { type: "file", accept: ".jsonl,.json", hidden: true, onchange: () => {
         const [file] = this.file.files;
         if (file) this.open(file);
@@ -149,7 +150,7 @@
         h("section", { class: "fv-wide", "aria-label": "Trajectory" }, name("Trajectory", h("span", null, "words whose maps are sharp and far apart"), this.strip.actions), cards),
         this.steps.box);
       this.head = h("header", { class: "fv-head" }, h("div", null, this.question, this.meta), this.pill);
-      root.replaceChildren(this.file, this.head, this.note, this.empty, this.body, this.help, this.live);
+      root.replaceChildren(this.file, this.head, this.outside, this.note, this.empty, this.body, this.help, this.live);
     }
 
     _transport() {
@@ -439,6 +440,8 @@
 
     _drawHead() {
       const { run } = this, { started, finished } = run;
+      this.outside.hidden = !run.prefill?.outside;
+      say(this.outside, this.outside.hidden ? "" : OUTSIDE.join(" ")); // a change of text is what a screen reader says
       this.head.hidden = !started;
       if (!started) return;
       say(this.question, label(started.question, LIMITS.lineChars));

@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, label, percent, download } = FOVEA;
+  const { h, label, percent, download, OUTSIDE } = FOVEA;
   const MOST = 5, LEAST = 0.25, SPACE = " \t\n\r\v\f";
 
   /** The answer cut at white space, as the engine cuts it: [{text, tokens}], tokens in order; pieces of white space only
@@ -155,7 +155,8 @@
       this.on.draw(first, this.words[0].token, wide);
       const tall = first.height, sheet = document.createElement("canvas");
       sheet.width = edge * 2 + this.words.length * wide + (this.words.length - 1) * gap;
-      sheet.height = edge * 2 + tall + 96;
+      const notice = this.run.prefill?.outside ? OUTSIDE : [];
+      sheet.height = edge * 2 + tall + 96 + 30 * notice.length;
       const pen = sheet.getContext("2d");
       pen.fillStyle = "#ffffff";
       pen.fillRect(0, 0, sheet.width, sheet.height);
@@ -171,6 +172,8 @@
         pen.fillText(figures(this.run, word.token), x, edge + tall + 82, wide);
         if (i) pen.fillText("→", x - gap / 2 - 11, edge + tall / 2 + 8);
       });
+      pen.fillStyle = "#a33f00";
+      notice.forEach((line, i) => pen.fillText(line, edge, edge + tall + 116 + 30 * i, sheet.width - 2 * edge));
       const blob = await new Promise((done) => sheet.toBlob(done, "image/png"));
       download(blob, "fovea-strip.png");
     }

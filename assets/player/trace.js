@@ -9,6 +9,9 @@
   };
   const PICTURE = /^data:image\/(png|jpeg|webp);base64,[A-Za-z0-9+/]+={0,2}$/;
 
+  /** Of a run whose picture lies outside its target's world: two halves of one sentence. */
+  const OUTSIDE = ["This model only knows drawn Worksite pictures;", "what it says about this one means nothing."];
+
   /** An error whose message is one sentence for a person. */
   class TraceError extends Error {}
 
@@ -36,7 +39,7 @@
   const ms = real(0, Infinity), mass = real(0, 1.000001), logp = real(-1e30, 1e-6), bytes = may(text(4000)), piece = text(2000);
   const model = record({ id: text(500), fingerprint: may(text(100)) });
   const shape = record({ depth: int(1, 64), width: int(1, 64), nodes: int(2, 512) });
-  const cost = record({ tokens: list(count, 64), verify_ms: list(ms, 64), level_ms: ms, chain_level_ms: may(ms) });
+  const cost = record({ tokens: list(count, 64), verify_ms: list(ms, 64), level_ms: ms, chain_level_ms: may(ms), round_ms: may(ms) });
   const scalar = (v) => v === null || ["string", "number", "boolean"].includes(typeof v);
   const dictOf = (check) => (v) => plain(v) && Object.keys(v).length <= 200 && Object.values(v).every(check);
   const finite = real(-Infinity, Infinity);
@@ -57,7 +60,7 @@
     }),
     prefill_done: base("prefill_done", {
       prompt_tokens: count, image_spans: list((v) => list(count, 2)(v) && v.length === 2, 1000), tiles: list(tile, 1000),
-      token, text: piece, bytes, prefill_ms: ms, remember_ms: ms,
+      token, text: piece, bytes, prefill_ms: ms, remember_ms: ms, outside: may(bool),
     }),
     memory_read: base("memory_read", {
       round: count, node, depth: int(0, 64), source: may(oneOf("drafter", "target")), serves: may(oneOf("node", "round", "run")),
@@ -341,5 +344,5 @@
     return lines;
   }
 
-  Object.assign(FOVEA, { Run, TraceError, splitFile, LIMITS });
+  Object.assign(FOVEA, { Run, TraceError, splitFile, LIMITS, OUTSIDE });
 })();
