@@ -35,6 +35,27 @@ def bench_builtin(
     put_json(results, as_json, context.obj["answers"])
 
 
+@bench_app.command("faithful")
+def bench_faithful(
+    context: typer.Context,
+    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Seeds of the pictures, B not included.")] = None,
+    as_json: JsonFile = None,
+) -> None:
+    """Take away the entries that a drafted word was read from, or as many others: how much less likely the word becomes."""
+    from fovea_core.bench.faithful import FAITHFUL_SEEDS
+    from fovea_core.bench.faithful import bench_faithful as measure
+    from fovea_core.bench.report import print_faithful, progress_bar
+    from fovea_core.bench.workloads import parse_seeds
+
+    chosen = parse_seeds(seeds) if seeds is not None else FAITHFUL_SEEDS
+    check_place(as_json)
+    console = context.obj["console"]
+    with progress_bar(console) as progress:
+        results = measure(chosen, progress)
+    print_faithful(results, console)
+    put_json(results, as_json, context.obj["answers"])
+
+
 @bench_app.command("card")
 def bench_card(context: typer.Context) -> None:
     """Write the committed bench result into README and model card."""

@@ -90,3 +90,27 @@ def _interval(ends: tuple[float, float] | None) -> str:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
+
+
+#: Columns of ``bench faithful``; the last one holds the interval of the one before.
+FAITHFUL = ("words", "stated", "entries", "logp", "drop_chosen", "drop_random", "ratio", "ratio_least", "difference", INTERVAL)
+
+
+def print_faithful(result: dict, console: Console | None = None) -> None:
+    """Print a result of ``bench faithful``: fact words by kind and by class, then the other words by kind."""
+    table = Table(title=f"bench faithful, seeds {result['workload']['seeds']}; drops in nats", title_justify="left")
+    table.add_column("", no_wrap=True)
+    for name in FAITHFUL:
+        table.add_column(name.strip(), justify="right")
+    kinds = {**result["kinds"], "overall": result["overall"]}
+    sections = (
+        {f"fact words: {kind}": values["fact"] for kind, values in kinds.items()},
+        {f"facts: {cls}": values for cls, values in result["classes"].items()},
+        {f"other words: {kind}": values["other"] for kind, values in kinds.items()},
+    )
+    for section in sections:
+        for label, values in section.items():
+            cells = [_cell(name, values[name]) for name in FAITHFUL[:-1]]
+            table.add_row(label, *cells, _interval(values["difference_interval"]))
+        table.add_section()
+    (console or Console(stderr=True)).print(table)

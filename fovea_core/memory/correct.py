@@ -64,8 +64,8 @@ class FoldedMemory:
         self.f_last, self.f_bias = correction.f[2].weight.t().contiguous(), correction.f[2].bias
         self.g_last, self.g_bias = correction.g[2].weight.t().contiguous(), correction.g[2].bias
 
-    def scores(self, states: torch.Tensor, depth: int) -> torch.Tensor:
-        """Eq 4 for (m, d) states of one depth: (m, n)."""
+    def scores(self, states: torch.Tensor, depth: int | torch.Tensor) -> torch.Tensor:
+        """Eq 4 for (m, d) states of one depth, or of (m,) depths: (m, n)."""
         return torch.addmm(self.rows[depth], F.layer_norm(states, (self.size,), eps=self.eps), self.ask)
 
     def correct(self, states: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
