@@ -24,7 +24,7 @@ from fovea_core.train.unroll import supervised, unroll
 from tests.toys import toy_picture, toy_target
 
 QUESTIONS = ("what is it?", "a red ball", "the worker wears", "left of the green box", "hat?")
-RECIPE = DrafterRecipe(steps=6, batch=4, unroll=4, k_min=2, k_max=8, lr=3e-3, warmup=0.2)
+RECIPE = DrafterRecipe(steps=6, batch=4, taps=2, unroll=4, k_min=2, k_max=8, lr=3e-3, warmup=0.2)
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,7 @@ class DrafterRecipe:
     muon_lr: float = 4e-3
     autocast: bool = False
     blocks: int = 2
-    taps: int = 2
+    taps: int = 0
     k_min: int = 4
     k_max: int = 64
     rho: float = 0.8
