@@ -18,6 +18,7 @@ ASSETS = Path(__file__).resolve().parents[1] / "assets" / "player"
 #: Plain scripts, loaded in this order; each adds its names to ``window.FOVEA``.
 SCRIPTS = (
     "dom.js",
+    "schema.js",
     "trace.js",
     "heat.js",
     "stage.js",
@@ -26,6 +27,9 @@ SCRIPTS = (
     "tree.js",
     "strip.js",
     "numbers.js",
+    "draw.js",
+    "layout.js",
+    "keys.js",
     "player.js",
 )
 

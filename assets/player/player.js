@@ -1,21 +1,12 @@
-/* The player: one run, one position, one selection; everything on the page follows from these. */
+/* The player: one run, one position, one selection; everything on the page follows from these. Its elements are made in
+   layout.js, its keys are in keys.js, what it shows in draw.js; names with _ are for these four files alone. */
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, say, Run, TraceError, splitFile, LIMITS, Stage, segments, Answer, Tree, Strip, Numbers, Steps } = FOVEA;
-  const { label, percent, keyOf, captionOf, PALETTES, download, OUTSIDE } = FOVEA;
+  const { say, keyOf, LIMITS, Run, TraceError, splitFile, download, drawPlayer, drawBars, restrip, buildPlayer, listenTo } = FOVEA;
 
-  const EMPTY = {
-    live: "Bring a picture, ask about it, and watch each word being drafted, checked and kept.",
-    page: "Drop a trace here and watch its answer being drafted, checked and kept.",
-  };
   const SLOW_ROUND_MS = 300; // slower engines are shown in real time
   const PHASES = [["propose", 0.42], ["check", 0.26], ["verdict", 0.18], ["done", 0.14]]; // shares of a step's time
-  const HELP = [
-    ["← →", "one step back, on"], ["Shift ← →", "five steps"], ["Home End", "first step, skip to the end"], ["Space", "play or pause"],
-    ["↑ ↓", "walk along the words or the tree, once one has the focus"], ["Enter", "pin the word in focus"], ["Esc", "unpin"],
-    ["1 2 3 4", "viridis, cividis, magma, spotlight"], ["?", "this list"],
-  ];
   let serial = 0;
 
   class Player {
@@ -27,8 +18,8 @@
       this.paceChosen = false;
       this.view = "word";
       this.source = [];
-      this._build();
-      this._listen();
+      buildPlayer(this);
+      listenTo(this);
       this.reset();
     }
 
@@ -92,108 +83,6 @@
       this.note.hidden = false;
     }
 
-    /* ---- elements ---- */
-
-    _build() {
-      const { root } = this;
-      root.classList.add("fv");
-      if (this.options.mode === "page") root.classList.add("fv-auto");
-      root.setAttribute("role", "region");
-      root.setAttribute("aria-label", "Player of a run");
-      root.tabIndex = -1;
-      const on = { peek: (key) => this._peek(key), pin: (key) => this._pin(key) };
-      this.stage = new Stage({ change: () => this._restyle(), patch: (entries) => this._patch(entries), trouble: (text) => this.trouble(text) });
-      const words = h("div", { class: "fv-answer", role: "group", "aria-label": "Answer, token by token", dir: "auto" });
-      this.answer = new Answer(words, on);
-      this.natural = h("p", { class: "fv-natural", dir: "auto", hidden: true });
-      const branches = h("div", { class: "fv-tree" });
-      this.tree = new Tree(branches, on);
-      this.treeName = h("span");
-      const figures = h("div", { class: "fv-numbers" });
-      this.numbers = new Numbers(figures);
-      const cards = h("div", { class: "fv-strip" });
-      this.strip = new Strip(cards, {
-        jump: (word) => this._jump(word), pinned: () => this._pinnedWord(), refresh: () => this._restrip(true),
-        draw: (canvas, word, width) => this.stage.paint(canvas, this.run.readOf(word), width),
-      });
-      this.steps = new Steps((step) => this.goto(step));
-      this.views = segments("View of the map", [["word", "word", "the map of the word in view"], ["step", "step", "mean over the step's accepted path"], ["answer", "whole answer", "mean over all words shown"]], this.view, (id) => this._setView(id));
-      this.rejects = segments("Rejected nodes in the answer", [["none", "none", "hide rejected nodes"], ["first", "first choice", "the drafter's favourite where it was wrong"], ["all", "all", "every rejected and unverified node"]], "first", (id) => this._setRejects(id));
-      words.dataset.alternatives = "first";
-      this.caption = h("div", { class: "fv-caption" });
-      this.usedBy = h("div", { class: "fv-usedby", hidden: true });
-      this.question = h("h2", { class: "fv-question", dir: "auto" });
-      this.meta = h("p", { class: "fv-meta" });
-      this.pill = h("span", { class: "fv-pill" });
-      this.note = h("p", { class: "fv-note", role: "alert", hidden: true });
-      this.outside = h("p", { class: "fv-outside", role: "status", hidden: true });
-      this.file = h("input", { type: "file", accept: ".jsonl,.json", hidden: true, onchange: () => {
-        const [file] = this.file.files;
-        if (file) this.open(file);
-      } });
-      const open = h("button", { type: "button", class: "fv-button", onclick: () => this.file.click() }, "Open a trace");
-      this.empty = h("div", { class: "fv-empty" }, h("p", null, this.options.empty || EMPTY[this.options.mode]), this.options.mode === "page" ? open : null);
-      this.live = h("p", { class: "fv-unseen", role: "status", "aria-live": "polite" });
-      this.help = h("div", { class: "fv-help", hidden: true }, h("dl", null, ...HELP.flatMap(([keys, text]) => [h("dt", null, keys), h("dd", null, text)])));
-      const name = (text, ...more) => h("div", { class: "fv-name" }, h("h3", null, text), ...more);
-      const mark = (kind, text) => h("li", null, h("span", { class: `fv-word fv-${kind}` }, h("span", { class: "fv-ink" }, text)));
-      const legend = h("ul", { class: "fv-marks", "aria-label": "Marks" }, mark("accepted", "accepted"), mark("bonus", "bonus"), mark("rejected", "rejected"), mark("unverified", "unverified"));
-      const save = h("button", { type: "button", class: "fv-button", onclick: () => this._save() }, "Save trace (JSON)");
-      this.strip.actions.append(save);
-      this.body = h("div", { class: "fv-body", hidden: true },
-        h("section", { class: "fv-look", "aria-label": "Picture" }, this.stage.frame, h("div", { class: "fv-row" }, this.views.box, this.stage.legend), this.caption, this.usedBy,
-          this._transport(), h("details", { class: "fv-more" }, h("summary", null, "Colours and scale"), this.stage.controls)),
-        h("section", { class: "fv-side" },
-          h("section", { class: "fv-panel", "aria-label": "Answer" }, name("Answer", legend), words, this.natural, h("div", { class: "fv-row fv-small" }, h("span", { class: "fv-hint" }, "rejected shown"), this.rejects.box)),
-          h("section", { class: "fv-panel", "aria-label": "Draft tree" }, name("Tree", this.treeName), branches),
-          h("section", { class: "fv-panel", "aria-label": "Numbers" }, name("Numbers"), figures)),
-        h("section", { class: "fv-wide", "aria-label": "Trajectory" }, name("Trajectory", h("span", null, "words whose maps are sharp and far apart"), this.strip.actions), cards),
-        this.steps.box);
-      this.head = h("header", { class: "fv-head" }, h("div", null, this.question, this.meta), this.pill);
-      root.replaceChildren(this.file, this.head, this.outside, this.note, this.empty, this.body, this.help, this.live);
-    }
-
-    _transport() {
-      const button = (text, name, act) => h("button", { type: "button", class: "fv-button fv-key", "aria-label": name, title: name, onclick: act }, text);
-      this.playButton = button("▶", "Play", () => this.toggle());
-      this.count = h("span", { class: "fv-count" });
-      this.skip = h("button", { type: "button", class: "fv-button", onclick: () => this.skipToEnd() }, "Skip to end");
-      this.paces = segments("Pace in steps per second", [["step", "step", "by key only"], ["1", "1/s", "1 step a second"], ["2", "2/s", "2 steps a second"], ["4", "4/s", "4 steps a second"], ["real", "real time", "as fast as it was measured"]], this.pace, (id) => this._setPace(id, true));
-      this.scrub = h("input", { type: "range", class: "fv-range fv-scrub", min: 0, max: 0, step: 1, value: 0, "aria-label": "Step", oninput: () => this.goto(Number(this.scrub.value)) });
-      this.bars = h("canvas", { class: "fv-bars", "aria-hidden": "true" });
-      new ResizeObserver(() => this._drawBars()).observe(this.bars);
-      return h("div", { class: "fv-transport" },
-        h("div", { class: "fv-scrubber" }, this.bars, this.scrub),
-        h("div", { class: "fv-row" },
-          h("div", { class: "fv-keys" }, button("«", "First step", () => this.goto(0)), button("‹", "Step back", () => this.goto(this.at - 1)), this.playButton,
-            button("›", "Step on", () => this.goto(this.at + 1)), button("»", "Last step", () => this.skipToEnd())),
-          this.count, this.skip),
-        h("div", { class: "fv-row" }, this.paces.box, button("?", "Keys (?)", () => this._toggleHelp())));
-    }
-
-    _listen() {
-      const { root } = this;
-      root.addEventListener("keydown", (event) => this._key(event));
-      root.addEventListener("pointerdown", (event) => {
-        if (!event.target.closest("button, input, summary, [tabindex='0'], [data-key], a")) root.focus({ preventScroll: true });
-      });
-      const carries = (event) => [...(event.dataTransfer?.types || [])].includes("Files");
-      root.addEventListener("dragover", (event) => {
-        if (!carries(event)) return;
-        event.preventDefault();
-        root.classList.add("fv-over");
-      });
-      root.addEventListener("dragleave", (event) => root.contains(event.relatedTarget) || root.classList.remove("fv-over"));
-      root.addEventListener("drop", (event) => {
-        if (!carries(event)) return;
-        event.preventDefault();
-        event.stopPropagation();
-        root.classList.remove("fv-over");
-        const [file] = event.dataTransfer.files;
-        if (file) this.open(file);
-      });
-    }
-
     /** Opens a dropped file as a trace; one sentence when it is none. */
     async open(file) {
       try {
@@ -206,24 +95,6 @@
         if (!(error instanceof TraceError)) throw error;
         this.trouble(error.message);
       }
-    }
-
-    _key(event) {
-      if (event.altKey || event.ctrlKey || event.metaKey) return;
-      const { target, key } = event, onButton = target.closest("button, summary, a"), typing = target.matches("input:not(.fv-scrub), textarea, select");
-      const walker = this.answer.host.contains(target) ? this.answer : this.tree.host.contains(target) ? this.tree : null;
-      const acts = {
-        ArrowLeft: () => this.goto(this.at - (event.shiftKey ? 5 : 1)), ArrowRight: () => this.goto(this.at + (event.shiftKey ? 5 : 1)),
-        Home: () => this.goto(0), End: () => this.skipToEnd(), Escape: () => this._release(), "?": () => this._toggleHelp(),
-      };
-      if (!onButton) acts[" "] = () => this.toggle();
-      if (walker) Object.assign(acts, { ArrowDown: () => walker.move(1), ArrowUp: () => walker.move(-1), Enter: () => target.dataset.key && this._pin(target.dataset.key) });
-      PALETTES.forEach((name, i) => (acts[String(i + 1)] = () => this.stage.setPalette(name)));
-      const act = Object.hasOwn(acts, key) ? acts[key] : null;
-      if (!act || typing) return;
-      event.preventDefault();
-      event.stopPropagation();
-      act();
     }
 
     /* ---- position and time ---- */
@@ -242,7 +113,7 @@
       this.answer.sync(run);
       this.steps.sync(run);
       this.scrub.max = run.steps;
-      this._drawBars();
+      drawBars(this);
       if (this.at < 0 && run.prefill) this.at = this.seen = 0;
       if (!this.paceChosen && !this.paced && run.steps >= 1) {
         this.paced = true;
@@ -401,10 +272,8 @@
       download(new Blob([this.run.lines.join("\n") + "\n"], { type: "application/jsonl" }), "fovea-trace.jsonl");
     }
 
-    /* ---- drawing: each part compares with what it shows, so this may be called often ---- */
-
     _restyle() {
-      this._restrip(true);
+      restrip(this, true);
       this._draw();
     }
 
@@ -412,147 +281,8 @@
       if (this.frame) return;
       this.frame = requestAnimationFrame(() => {
         this.frame = null;
-        this._paint();
+        drawPlayer(this);
       });
-    }
-
-    _paint() {
-      const { run } = this;
-      this._drawHead();
-      if (!run.header) return;
-      const holding = this.phase === "propose" || this.phase === "check";
-      const round = this.at > 0 ? run.rounds[this.at - 1] : null;
-      const partial = !round || this.at < run.steps ? null : run.rounds[run.steps] || null; // drafted but not judged yet
-      this.root.dataset.phase = this.phase;
-      this.root.toggleAttribute("data-playing", this.playing); // steps are animated while they play, never while one scrubs
-      this.answer.show(this.at, this.seen, holding);
-      this.answer.propose(holding ? round : this.playing && this.at === run.steps ? partial : null);
-      this.answer.mark(this.pinned, this.used);
-      this.answer.follow(this.at);
-      this.tree.show(run, round);
-      this.tree.mark(this.pinned);
-      say(this.treeName, round ? `step ${this.at}` : "");
-      this._drawMap(round, holding);
-      this._drawTransport();
-      this._restrip(false);
-      this._announce(round, holding);
-    }
-
-    _drawHead() {
-      const { run } = this, { started, finished } = run;
-      this.outside.hidden = !run.prefill?.outside;
-      say(this.outside, this.outside.hidden ? "" : OUTSIDE.join(" ")); // a change of text is what a screen reader says
-      this.head.hidden = !started;
-      if (!started) return;
-      say(this.question, label(started.question, LIMITS.lineChars));
-      say(this.meta, `target ${started.target.id} · drafter ${started.drafter ? started.drafter.id : "none"} · policy ${started.policy} · ${started.device}`);
-      // Lines do not tell a run under way from one that broke off; what the page around the player says does.
-      const state = this.broken ? "damaged" : finished ? { eos: "finished", length: "token limit reached", stopped: "stopped" }[finished.reason] : this.options.mode === "live" && !this.dropped ? "unfinished" : "ended early";
-      say(this.pill, state);
-      this.pill.dataset.state = state;
-      // Chips keep the order of generation; the text itself stands below where it reads differently, or where chips lack text.
-      if (finished && this.ended !== run) {
-        this.ended = run;
-        this.natural.hidden = !/[\u0590-\u08ff\ufb1d-\ufefc]/.test(finished.text) && finished.text.startsWith(run.joined);
-        say(this.natural, finished.text);
-      } else if (!finished) this.natural.hidden = true;
-    }
-
-    /** Reads in view, what to call them, and the item they belong to. */
-    _inView(round, holding) {
-      const { run } = this, chosen = this.item(this.peeked) || this.item(this.pinned);
-      if (chosen) return { item: chosen, reads: [run.readOf(chosen)].filter(Boolean), key: keyOf(chosen) };
-      if (!run.prefill) return { reads: [], key: "before", text: "The target has not read the picture yet" };
-      if (this.view === "answer") {
-        const reads = run.words.filter((word) => word.step <= this.at).map((word) => run.readOf(word)).filter(Boolean);
-        return { reads, key: `answer ${this.at}`, text: `Whole answer so far: mean over ${reads.length} word${reads.length === 1 ? "" : "s"} drafted with a look` };
-      }
-      if (!round) return { reads: [], key: "start", text: "The target read the picture and wrote its first word; nothing was drafted yet" };
-      if (this.view === "step" || holding) {
-        const path = holding ? [0] : [0, ...round.verdict.accepted.slice(0, -1)];
-        const reads = path.map((id) => run.readAt(round, id)).filter(Boolean);
-        return { reads, key: `step ${this.at} ${holding}`, text: holding ? `Step ${this.at}: what the root retrieved before drafting` : `Step ${this.at}: mean over the ${reads.length} state${reads.length === 1 ? "" : "s"} along the accepted path` };
-      }
-      const words = run.words.slice(round.firstWord, round.firstWord + round.wordCount);
-      const peak = (word) => run.readOf(word)?.event.peak ?? -1; // the step's sharpest map stands for it
-      const item = words.reduce((best, word) => (peak(word) > peak(best) ? word : best), words[words.length - 1]);
-      return { item, reads: [run.readOf(item)].filter(Boolean), key: keyOf(item) };
-    }
-
-    _drawMap(round, holding) {
-      const { run } = this, view = this._inView(round, holding);
-      this.stage.show(view.reads, `${run.serial} ${view.key}`);
-      this.numbers.show(run, Math.max(0, holding ? this.at - 1 : this.at), view.reads.length === 1 ? view.reads[0] : null);
-      const key = `${view.key}|${this.patch}|${this.missed}|${this.at}|${holding}|${run.serial}`;
-      if (key === this.captioned) return;
-      this.captioned = key;
-      this.caption.replaceChildren(...(view.item ? captionOf(run, view.item, view.reads[0], { item: (key) => this._pin(key), patch: (entries) => this._patch(entries) }) : [h("p", null, view.text + ".")]));
-      this.stage.canvas.setAttribute("aria-label", `Map of retrieved entries. ${this.caption.textContent}`);
-      this._drawUsed();
-    }
-
-    _drawUsed() {
-      this.usedBy.hidden = !this.patch && !this.missed;
-      if (this.missed) this.usedBy.replaceChildren(h("p", null, "This part of the picture was not seen by the model."));
-      if (!this.patch) return;
-      const place = this.patch.map((entry) => this.run.nameOf(entry)).join(" and ");
-      const chips = this.used.slice(0, 24).map(({ word, mass }) => h("button", { type: "button", class: "fv-chip", onclick: () => this._jump(word) }, `${label(word.text, 24)} `, h("span", null, percent(mass))));
-      const many = this.used.length === 1 ? "1 word" : `${this.used.length} words`;
-      this.usedBy.replaceChildren(
-        h("p", null, this.used.length ? `The patch in ${place} was used by ${many}, most mass first:` : `No word used the patch in ${place}.`),
-        h("div", { class: "fv-chips" }, ...chips));
-    }
-
-    _drawTransport() {
-      const { run } = this;
-      if (this.scrub.value !== String(Math.max(0, this.at))) this.scrub.value = Math.max(0, this.at);
-      this.scrub.style.setProperty("--part", run.steps ? `${(100 * Math.max(0, this.at)) / run.steps}%` : "0%");
-      this.scrub.setAttribute("aria-valuetext", `step ${Math.max(0, this.at)} of ${run.steps}`);
-      say(this.count, `step ${Math.max(0, this.at)} of ${run.steps}`);
-      say(this.playButton, this.playing ? "❚❚" : "▶");
-      this.playButton.setAttribute("aria-label", this.playing ? "Pause" : "Play");
-      if (this.barsAt !== this.seen) this._drawBars();
-      this.skip.disabled = this.at >= run.steps && Boolean(run.finished);
-    }
-
-    /** One bar a step above the scrubber: accepted tokens, then the bonus token. */
-    _drawBars() {
-      const { bars, run } = this, width = bars.clientWidth, height = bars.clientHeight;
-      if (!width || !height) return;
-      this.barsAt = this.seen;
-      const dense = window.devicePixelRatio || 1, pen = bars.getContext("2d"), style = getComputedStyle(bars);
-      bars.width = width * dense;
-      bars.height = height * dense;
-      pen.scale(dense, dense);
-      const most = run.rounds.reduce((a, round) => Math.max(a, round.wordCount), 1), steps = Math.max(1, run.steps);
-      const inset = 9, slot = (width - 2 * inset) / steps, bar = Math.max(1, Math.min(10, slot - 1.5)), unit = height / most;
-      for (const round of run.rounds.slice(0, run.steps)) {
-        pen.globalAlpha = round.step <= this.seen ? 1 : 0.3;
-        const x = inset + round.step * slot - bar / 2, accepted = round.verdict.accepted.length, bonus = round.wordCount - accepted;
-        pen.fillStyle = style.getPropertyValue("--fv-accepted");
-        pen.fillRect(x, height - accepted * unit, bar, accepted * unit);
-        pen.fillStyle = style.getPropertyValue("--fv-bonus");
-        pen.fillRect(x, height - (accepted + bonus) * unit, bar, Math.max(0, bonus * unit - (accepted ? 1 : 0)));
-      }
-    }
-
-    async _restrip(force) {
-      const upto = Math.min(this.seen, this.run.steps), settled = !this.playing || this.run.finished === null;
-      if (this.run.prefill && (force || ((upto !== this.stripAt || this.run.largestMass !== this.stripScale) && (settled || upto - this.stripAt >= 2)))) {
-        const { run } = this;
-        Object.assign(this, { stripAt: upto, stripScale: run.largestMass });
-        await this.stage.loaded;
-        if (run !== this.run) return;
-        this.strip.show(run, upto);
-        if (force) this.strip.repaint();
-      } else this.strip.buttons();
-    }
-
-    _announce(round, holding) {
-      if (!round || holding || this.announced === this.at) return;
-      this.announced = this.at;
-      const v = round.verdict;
-      if (!this.playing || this.pace === "1") say(this.live, `Step ${this.at} of ${this.run.steps}: ${v.accepted.length} accepted, ${v.rejected.length} rejected${v.bonus == null ? "" : `, bonus ${label(v.bonus_text ?? "")}`}`);
     }
   }
 

@@ -1,0 +1,97 @@
+/* The elements of a player and how they lie. */
+(function () {
+  "use strict";
+  const FOVEA = (window.FOVEA = window.FOVEA || {});
+  const { h, Stage, segments, Answer, Tree, Strip, Numbers, Steps, drawBars, restrip } = FOVEA;
+
+  const EMPTY = {
+    live: "Bring a picture, ask about it, and watch each word being drafted, checked and kept.",
+    page: "Drop a trace here and watch its answer being drafted, checked and kept.",
+  };
+  const HELP = [
+    ["← →", "one step back, on"], ["Shift ← →", "five steps"], ["Home End", "first step, skip to the end"], ["Space", "play or pause"],
+    ["↑ ↓", "walk along the words or the tree, once one has the focus"], ["Enter", "pin the word in focus"], ["Esc", "unpin"],
+    ["1 2 3 4", "viridis, cividis, magma, spotlight"], ["?", "this list"],
+  ];
+
+  /** Makes all elements of ``player`` and puts them into its root. */
+  function buildPlayer(player) {
+    const { root } = player;
+    root.classList.add("fv");
+    if (player.options.mode === "page") root.classList.add("fv-auto");
+    root.setAttribute("role", "region");
+    root.setAttribute("aria-label", "Player of a run");
+    root.tabIndex = -1;
+    const on = { peek: (key) => player._peek(key), pin: (key) => player._pin(key) };
+    player.stage = new Stage({ change: () => player._restyle(), patch: (entries) => player._patch(entries), trouble: (text) => player.trouble(text) });
+    const words = h("div", { class: "fv-answer", role: "group", "aria-label": "Answer, token by token", dir: "auto" });
+    player.answer = new Answer(words, on);
+    player.natural = h("p", { class: "fv-natural", dir: "auto", hidden: true });
+    const branches = h("div", { class: "fv-tree" });
+    player.tree = new Tree(branches, on);
+    player.treeName = h("span");
+    const figures = h("div", { class: "fv-numbers" });
+    player.numbers = new Numbers(figures);
+    const cards = h("div", { class: "fv-strip" });
+    player.strip = new Strip(cards, {
+      jump: (word) => player._jump(word), pinned: () => player._pinnedWord(), refresh: () => restrip(player, true),
+      draw: (canvas, word, width) => player.stage.paint(canvas, player.run.readOf(word), width),
+    });
+    player.steps = new Steps((step) => player.goto(step));
+    player.views = segments("View of the map", [["word", "word", "the map of the word in view"], ["step", "step", "mean over the step's accepted path"], ["answer", "whole answer", "mean over all words shown"]], player.view, (id) => player._setView(id));
+    player.rejects = segments("Rejected nodes in the answer", [["none", "none", "hide rejected nodes"], ["first", "first choice", "the drafter's favourite where it was wrong"], ["all", "all", "every rejected and unverified node"]], "first", (id) => player._setRejects(id));
+    words.dataset.alternatives = "first";
+    player.caption = h("div", { class: "fv-caption" });
+    player.usedBy = h("div", { class: "fv-usedby", hidden: true });
+    player.question = h("h2", { class: "fv-question", dir: "auto" });
+    player.meta = h("p", { class: "fv-meta" });
+    player.pill = h("span", { class: "fv-pill" });
+    player.note = h("p", { class: "fv-note", role: "alert", hidden: true });
+    player.outside = h("p", { class: "fv-outside", role: "status", hidden: true });
+    player.file = h("input", { type: "file", accept: ".jsonl,.json", hidden: true, onchange: () => {
+      const [file] = player.file.files;
+      if (file) player.open(file);
+    } });
+    const open = h("button", { type: "button", class: "fv-button", onclick: () => player.file.click() }, "Open a trace");
+    player.empty = h("div", { class: "fv-empty" }, h("p", null, player.options.empty || EMPTY[player.options.mode]), player.options.mode === "page" ? open : null);
+    player.live = h("p", { class: "fv-unseen", role: "status", "aria-live": "polite" });
+    player.help = h("div", { class: "fv-help", hidden: true }, h("dl", null, ...HELP.flatMap(([keys, text]) => [h("dt", null, keys), h("dd", null, text)])));
+    const name = (text, ...more) => h("div", { class: "fv-name" }, h("h3", null, text), ...more);
+    const mark = (kind, text) => h("li", null, h("span", { class: `fv-word fv-${kind}` }, h("span", { class: "fv-ink" }, text)));
+    const legend = h("ul", { class: "fv-marks", "aria-label": "Marks" }, mark("accepted", "accepted"), mark("bonus", "bonus"), mark("rejected", "rejected"), mark("unverified", "unverified"));
+    const save = h("button", { type: "button", class: "fv-button", onclick: () => player._save() }, "Save trace (JSON)");
+    player.strip.actions.append(save);
+    player.body = h("div", { class: "fv-body", hidden: true },
+      h("section", { class: "fv-look", "aria-label": "Picture" }, player.stage.frame, h("div", { class: "fv-row" }, player.views.box, player.stage.legend), player.caption, player.usedBy,
+        buildTransport(player), h("details", { class: "fv-more" }, h("summary", null, "Colours and scale"), player.stage.controls)),
+      h("section", { class: "fv-side" },
+        h("section", { class: "fv-panel", "aria-label": "Answer" }, name("Answer", legend), words, player.natural, h("div", { class: "fv-row fv-small" }, h("span", { class: "fv-hint" }, "rejected shown"), player.rejects.box)),
+        h("section", { class: "fv-panel", "aria-label": "Draft tree" }, name("Tree", player.treeName), branches),
+        h("section", { class: "fv-panel", "aria-label": "Numbers" }, name("Numbers"), figures)),
+      h("section", { class: "fv-wide", "aria-label": "Trajectory" }, name("Trajectory", h("span", null, "words whose maps are sharp and far apart"), player.strip.actions), cards),
+      player.steps.box);
+    player.head = h("header", { class: "fv-head" }, h("div", null, player.question, player.meta), player.pill);
+    root.replaceChildren(player.file, player.head, player.outside, player.note, player.empty, player.body, player.help, player.live);
+  }
+
+  /** Scrubber, buttons and pace. */
+  function buildTransport(player) {
+    const button = (text, name, act) => h("button", { type: "button", class: "fv-button fv-key", "aria-label": name, title: name, onclick: act }, text);
+    player.playButton = button("▶", "Play", () => player.toggle());
+    player.count = h("span", { class: "fv-count" });
+    player.skip = h("button", { type: "button", class: "fv-button", onclick: () => player.skipToEnd() }, "Skip to end");
+    player.paces = segments("Pace in steps per second", [["step", "step", "by key only"], ["1", "1/s", "1 step a second"], ["2", "2/s", "2 steps a second"], ["4", "4/s", "4 steps a second"], ["real", "real time", "as fast as it was measured"]], player.pace, (id) => player._setPace(id, true));
+    player.scrub = h("input", { type: "range", class: "fv-range fv-scrub", min: 0, max: 0, step: 1, value: 0, "aria-label": "Step", oninput: () => player.goto(Number(player.scrub.value)) });
+    player.bars = h("canvas", { class: "fv-bars", "aria-hidden": "true" });
+    new ResizeObserver(() => drawBars(player)).observe(player.bars);
+    return h("div", { class: "fv-transport" },
+      h("div", { class: "fv-scrubber" }, player.bars, player.scrub),
+      h("div", { class: "fv-row" },
+        h("div", { class: "fv-keys" }, button("«", "First step", () => player.goto(0)), button("‹", "Step back", () => player.goto(player.at - 1)), player.playButton,
+          button("›", "Step on", () => player.goto(player.at + 1)), button("»", "Last step", () => player.skipToEnd())),
+        player.count, player.skip),
+      h("div", { class: "fv-row" }, player.paces.box, button("?", "Keys (?)", () => player._toggleHelp())));
+  }
+
+  Object.assign(FOVEA, { buildPlayer });
+})();
