@@ -1,9 +1,8 @@
-"""The bench: every score against a twin that spells it out, and the whole workload on a toy target."""
+"""The bench: sums, times, intervals, and the whole workload on a toy target."""
 
 from __future__ import annotations
 
 import io
-import itertools
 import math
 import subprocess
 import sys
@@ -13,15 +12,13 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from rich.console import Console
 
 from fovea_core.bench import run as bench_run
-from fovea_core.bench import score, scoring, workloads
+from fovea_core.bench import scoring, workloads
 from fovea_core.bench.machine import LoadWatch, machine, versions
 from fovea_core.bench.models import load_models
-from fovea_core.bench.pointing import EntryMap, Pointing, read_masses
+from fovea_core.bench.pointing import Pointing
 from fovea_core.bench.report import print_report
 from fovea_core.bench.rivals import Rival
 from fovea_core.bench.tally import Tally, overall
@@ -33,268 +30,9 @@ from fovea_core.settings import RunSettings, SettingsError
 from fovea_core.targets.base import Prompt, TargetRun
 from fovea_core.targets.pieces import Tail
 from fovea_core.trace import events as ev
-from fovea_core.trace.codec import pack_entries, pack_masses
-from fovea_core.trace.fold import fold
-from fovea_core.worksite.base import Answer, Fact, Picture, Question, Thing
-from tests.test_strip import spoken
+from fovea_core.worksite.base import Answer, Question
+from tests.test_pointing import two_bars
 from tests.toys import toy_picture, toy_target
-
-SHORT_TEXT = st.text("abc", max_size=6)
-
-
-# --- scores of an answer -------------------------------------------------------------------------------------------
-
-
-def slow_distance(one: str, other: str) -> int:
-    """Edit distance by recursion over the last characters."""
-    if not one or not other:
-        return len(one) + len(other)
-    if one[-1] == other[-1]:
-        return slow_distance(one[:-1], other[:-1])
-    ways = (one[:-1], other), (one, other[:-1]), (one[:-1], other[:-1])
-    return 1 + min(slow_distance(*way) for way in ways)
-
-
-@settings(max_examples=80, deadline=None)
-@given(SHORT_TEXT, SHORT_TEXT)
-def test_edit_distance_and_alignment(reference, answer):
-    """The table equals the recursion; the alignment is monotone, joins equal items and costs exactly the distance."""
-    distance = slow_distance(reference, answer)
-    assert score.edit_distance(reference, answer) == distance
-    places = score.align(reference, answer)
-    pairs = [(i, j) for i, j in enumerate(places) if j >= 0]
-    assert all(reference[i] == answer[j] for i, j in pairs)
-    cost, i, j = 0, -1, -1
-    for next_i, next_j in [*pairs, (len(reference), len(answer))]:
-        assert next_i > i and next_j > j
-        cost += max(next_i - i - 1, next_j - j - 1)
-        i, j = next_i, next_j
-    assert cost == distance
-
-
-@settings(max_examples=60, deadline=None)
-@given(SHORT_TEXT, SHORT_TEXT)
-def test_common_subsequence(reference, answer):
-    """Against trying every subsequence."""
-
-    def inside(part) -> bool:
-        rest = iter(answer)
-        return all(item in rest for item in part)
-
-    parts = (c for n in range(len(reference), -1, -1) for c in itertools.combinations(reference, n))
-    assert score.common_subsequence(reference, answer) == next(len(part) for part in parts if inside(part))
-
-
-def worker_answer() -> Question:
-    answer = Answer().fact("orange", "jumpsuit", "w1_jumpsuit").say(" ").fact("jumpsuit", "jumpsuit", "w1_jumpsuit").say(" ")
-    answer.code("K7Q", ["k1", "k2", "k3"]).say(" ").fact("red", "headwear", "w1_headwear").say(" ")
-    return answer.fact("hard hat", "headwear", "w1_headwear").say("; ").fact("478", "bar", "bar1").ask("Describe it.")
-
-
-def placed(question: Question, pieces: list[str]) -> list[tuple[str, int, int]]:
-    tokens = fold(spoken([(piece, None) for piece in pieces])).tokens
-    return [(p.fact.text, p.first, p.last) for p in score.place_facts(question, tokens)]
-
-
-def test_facts_are_placed_where_the_answer_states_them():
-    right = ["orange", " jumpsuit", " K", "7", "Q", " red", " hard", " hat", ";", " 4", "7", "8"]
-    assert placed(worker_answer(), right) == [
-        ("orange", 0, 0),
-        ("jumpsuit", 1, 1),
-        ("K", 2, 2),
-        ("7", 3, 3),
-        ("Q", 4, 4),
-        ("red", 5, 5),
-        ("hard hat", 6, 7),
-        ("478", 9, 11),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("changed", "lost"),
-    [
-        ({0: "teal"}, {"orange"}),  # a wrong colour
-        ({5: " bored"}, {"red"}),  # inside another word
-        ({5: " redder"}, {"red"}),
-        ({3: "9"}, {"7"}),  # one wrong character of a code, its neighbours stay
-        ({10: "1"}, {"478"}),  # a number is one fact
-        ({6: " hardy"}, {"hard hat"}),
-    ],
-)
-def test_a_fact_that_is_not_said_is_not_placed(changed, lost):
-    pieces = ["orange", " jumpsuit", " K", "7", "Q", " red", " hard", " hat", ";", " 4", "7", "8"]
-    found = [text for text, _, _ in placed(worker_answer(), [changed.get(i, piece) for i, piece in enumerate(pieces)])]
-    assert [fact.text for fact in worker_answer().facts if fact.text not in found] == sorted(lost)
-
-
-def test_facts_of_an_answer_with_letters_of_several_bytes():
-    """Offsets are of characters, tokens hold bytes."""
-    question = Answer().say("é… ").fact("red", "object", "o1").ask("?")
-    assert placed(question, ["é…", " red"]) == [("red", 1, 1)]
-
-
-def test_accuracies_by_hand():
-    question = worker_answer()
-    assert score.attribute_score(question, question.answer) == (5, 5)  # orange jumpsuit red hard hat
-    assert score.attribute_score(question, "orange K7Q hard red jumpsuit") == (2, 5)  # 'orange ... hard' in order
-    assert score.values_of(question) == [(16, 19), (34, 37)]
-    assert score.value_score(question, question.answer) == (2, 2)
-    assert score.value_score(question, question.answer.replace("K7Q", "K7QX")) == (1, 2)  # longer is not exact
-    assert score.value_score(question, question.answer.replace("478", "473")) == (1, 2)
-    assert score.character_score(question, question.answer.replace("red", "rod")) == (36, 37)
-    assert score.character_score(question, "zzz" * 40) == (0, 37)
-    assert score.short_score(Question("?", "K7Q", "short"), " K7Q\n") == (1, 1)
-    assert score.short_score(Question("?", "K7Q", "short"), "K7") == (0, 1)
-
-
-# --- pointing ------------------------------------------------------------------------------------------------------
-
-
-def letterboxed(rows: int, columns: int, box, first: int = 0, valid: list[int] | None = None) -> ev.Tile:
-    return ev.Tile(rows=rows, columns=columns, box=box, view="tile", first=first, valid=valid or [rows * columns])
-
-
-TILES = [letterboxed(3, 3, (0.0, -0.25, 1.0, 1.25)), letterboxed(2, 2, (0.1, 0.1, 0.9, 0.93), first=9)]
-
-
-def slow_boxes(tile: ev.Tile) -> list[tuple[float, float, float, float]]:
-    left, top, right, bottom = tile.box
-    across, down = (right - left) / tile.columns, (bottom - top) / tile.rows
-    return [
-        (left + c * across, top + r * down, left + (c + 1) * across, top + (r + 1) * down)
-        for r in range(tile.rows)
-        for c in range(tile.columns)
-    ]
-
-
-def slow_pixels(box, width: int, height: int) -> list[tuple[int, int]]:
-    """Pixels whose centre is in the box, by looking at every one."""
-    left, top, right, bottom = box
-    return [
-        (x, y)
-        for y in range(height)
-        for x in range(width)
-        if left <= (x + 0.5) / width < right and top <= (y + 0.5) / height < bottom
-    ]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_entries_against_a_loop_over_pixels(seed):
-    """Counts, hits and mass ratio of random masks and reads over two grids, one of which reaches into padding."""
-    rng = np.random.default_rng(seed)
-    width, height = 23, 17
-    mask = np.zeros((height, width), bool)
-    y, x = rng.integers(0, height - 3), rng.integers(0, width - 3)
-    mask[y : y + rng.integers(2, 9), x : x + rng.integers(2, 9)] = True
-    places = EntryMap(TILES, width, height)
-    boxes = [box for tile in TILES for box in slow_boxes(tile)]
-    inside = [slow_pixels(box, width, height) for box in boxes]
-    counts = [sum(mask[y, x] for x, y in pixels) for pixels in inside]
-    assert places.count(mask).tolist() == counts
-    assert places.seen_px.tolist() == [len(pixels) for pixels in inside]
-    for entry, box in enumerate(boxes):
-        area = (box[2] - box[0]) * width * (box[3] - box[1]) * height
-        assert np.isclose(places.box_px[entry], area)
-        assert places.hit(entry, mask) == (counts[entry] >= 0.25 * area or counts[entry] >= 0.25 * mask.sum())
-    entries = rng.permutation(13)[:6].tolist()
-    read = make_read(entries, [0.3, 0.2, 0.1, 0.05, 0.02, 0.01])
-    masses = read_masses(read)[1]
-    chosen = sum(m * counts[e] / len(inside[e]) for e, m in zip(entries, masses))
-    share = sum(counts) / sum(map(len, inside))
-    assert np.isclose(places.mass_ratio(read, mask), chosen / share)
-
-
-def make_read(entries: list[int], masses: list[float], **changes) -> ev.MemoryRead:
-    values = {
-        "n": 0,
-        "round": 0,
-        "node": 0,
-        "depth": 0,
-        "entries": pack_entries(entries),
-        "masses": pack_masses(masses),
-        "top_mass": masses[0],
-        "captured": sum(masses),
-        "k_raw": len(entries),
-        "peak": 0.5,
-        "ms": 0.0,
-    }
-    return ev.MemoryRead(**{**values, **changes})
-
-
-def test_a_read_that_knows_nothing_has_mass_ratio_one():
-    places = EntryMap([letterboxed(4, 4, (0, 0, 1, 1))], 40, 40)
-    mask = np.zeros((40, 40), bool)
-    mask[3:17, 8:29] = True
-    assert np.isclose(places.mass_ratio(make_read(list(range(16)), [1 / 16] * 16), mask), 1.0)
-
-
-def test_a_hit_needs_a_quarter_of_the_box_or_of_the_mask():
-    places = EntryMap([letterboxed(2, 2, (0, 0, 1, 1))], 40, 40)  # boxes of 20 x 20 px
-    mask = np.zeros((40, 40), bool)
-    mask[20:, :] = True
-    mask[10:15, :20] = True  # 100 px of entry 0 = a quarter of its box, an eighth of the mask
-    assert places.hit(0, mask)
-    mask[10, 0] = False
-    assert not places.hit(0, mask)
-    small = np.zeros((40, 40), bool)
-    small[0, :4] = True  # 4 px, all in entry 0
-    assert places.hit(0, small) and not places.hit(3, small)
-    assert not places.hit(0, np.zeros((40, 40), bool))
-
-
-def two_bars() -> Picture:
-    """40 x 30 px: thing 'left' fills the left half, thing 'right' the right half."""
-    layers = np.zeros((2, 30, 40), np.uint8)
-    layers[0, :, :20], layers[0, :, 20:] = 1, 2
-    things = (Thing("left", "bar", "bar", "red"), Thing("right", "tool", "hose", "blue"))
-    return Picture("chart", 3, np.zeros((30, 40, 3), np.uint8), layers, things, ())
-
-
-def test_pointing_counts_only_facts_with_a_read():
-    """Four stated facts: a hit, a miss, one drafted without a look, and one of two tokens whose first token decides."""
-    facts = Answer().fact("red", "bar", "left").say(" ").fact("blue", "tool", "right").say(" ")
-    question = facts.fact("teal", "tool", "left").say(" bar ").fact("478", "bar", "right").ask("?")
-    pieces = [
-        ("", None),
-        ("red", ([4, 5], 0.5)),  # entry 4 of the 4 x 4 grid: left half, hit
-        (" blue", ([8], 0.5)),  # left half: miss
-        (" teal", None),
-        (" bar", ([0, 1, 2], 0.5)),
-        (" 4", ([7], 0.5)),  # right half: hit
-        ("7", ([0], 0.5)),
-        ("8", ([0], 0.5)),
-    ]
-    events = spoken(pieces)
-    summary, reads = fold(events), [event for event in events if isinstance(event, ev.MemoryRead)]
-    reads[0] = reads[0].model_copy(update={"k_raw": 9})  # needed 9 entries, kept 2: at the upper bound
-    counted = Pointing()
-    counted.add(two_bars(), summary, score.place_facts(question, summary.tokens), reads)
-    figures = counted.figures()
-    assert counted.hits == {"bar": [2, 2], "tool": [0, 1]}
-    assert figures["pointing"] == 2 / 3 and figures["pointing_coverage"] == 3 / 4
-    assert figures["pointing_by_class"] == {"bar": 1.0, "tool": 0.0}
-    # 12 of the 16 entries are valid; tokens inside a fact belong to neither group.
-    assert figures["k_p50_fact"] == 1 / 12 and figures["k_p50_other"] == 3 / 12
-    assert figures["clip_rate"] == 1 / 6
-    # Half of the area is the thing: everything chosen inside gives mass / 0.5, here 0.8 / 0.5 and 0 and 0.8 / 0.5.
-    assert np.isclose(figures["mass_ratio"], 1.6)
-    assert Pointing().figures()["pointing"] is None
-
-
-def test_strip_hit_needs_three_classes_inside_their_masks():
-    answer = Answer().fact("red", "jumpsuit", "left").say(" ").fact("cap", "headwear", "right").say(" ")
-    question = answer.fact("hose", "tool", "right").ask("?")
-    looks = {"red": ([4], 0.9), " cap": ([7], 0.8), " hose": ([6, 3], 0.7)}
-
-    def hit(**changed) -> bool:
-        shown = {text: changed.get(text.strip(), look) for text, look in looks.items()}
-        return scoring.strip_hit(two_bars(), question, fold(spoken([("", None), *shown.items()])))
-
-    assert hit()
-    assert not hit(hose=([4], 0.7))  # peak on the other thing (and an entry already shown)
-    assert not hit(cap=([7], 0.1))  # too flat for the strip
-    assert not hit(cap=None)
-
 
 # --- sums, times, intervals ----------------------------------------------------------------------------------------
 
@@ -601,8 +339,3 @@ def test_report_prints_every_figure(result):
     shown = text.getvalue()
     assert all(key in shown for key in KEYS if key != "pointing_by_class")
     assert "machine busy" in shown and "95 % interval" in shown and f"{out['overall']['tau_chain']:.2f}" in shown
-
-
-def test_fact_is_a_value_where_it_holds_a_digit():
-    assert score.is_value(Fact("K", 0, 1, "letter", "m")) and score.is_value(Fact("478", 0, 3, "bar", "m"))
-    assert not score.is_value(Fact("orange", 0, 6, "bar", "m"))
