@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: run test traces clean
+.PHONY: run test traces figure clean
 
 run: $(VENV)/.app
 	$(VENV)/bin/python app.py $(ARGS)
@@ -19,6 +19,10 @@ test: $(VENV)/.dev
 # Records the gallery of assets/traces anew with the embedded model.
 traces: $(VENV)/.app
 	$(VENV)/bin/python -m fovea_core record-examples
+
+# Draws the strip of the README from a recorded example; no model takes part.
+figure: $(VENV)/.app
+	$(VENV)/bin/python -m fovea_core export assets/traces/blue-hose.jsonl --strip docs/figure.png
 
 clean:
 	rm -rf $(VENV)

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from fovea_core.cli_bench import bench_app, calibrate_outside
+from fovea_core.cli_export import export
 from fovea_core.cli_train import train_drafter, train_target
 from fovea_core.request import Request, checked_question
 from fovea_core.settings import SettingsError, make_settings, parse_tree
@@ -202,6 +203,7 @@ def record_examples(context: typer.Context, device: Annotated[str, typer.Option(
     record(load_engine("builtin", device), load_examples(), lambda text: say(context.obj["console"], text))
 
 
+app.command()(export)
 app.command("calibrate-outside")(calibrate_outside)
 app.command("train-target")(train_target)
 app.command("train-drafter")(train_drafter)

@@ -32,6 +32,7 @@ BORDERS = {
     "transformers": ("fovea_core/targets/", "fovea_core/train/", "fovea_core/bench/"),
 }
 TRACE_FREE_OF = {"torch", "numpy", "transformers"}
+RENDER_FREE_OF = {"torch", "transformers"}
 
 
 def imports(path: Path) -> list[str]:
@@ -71,7 +72,7 @@ def test_every_room_has_a_rule():
 
 
 def test_borders():
-    """gradio and app never inside fovea_core; transformers only at its border; trace replays without torch and numpy."""
+    """gradio and app never inside fovea_core; transformers only at its border; trace and render run without torch."""
     for path in SOURCES:
         place = path.relative_to(ROOT).as_posix()
         heads = {name.split(".")[0] for name in imports(path)}
@@ -79,6 +80,8 @@ def test_borders():
             assert library not in heads or place.startswith(homes or ("-",)), f"{place} imports {library}"
         if place.startswith("fovea_core/trace/"):
             assert not heads & TRACE_FREE_OF, f"{place} imports {heads & TRACE_FREE_OF}"
+        if place.startswith("fovea_core/render/"):
+            assert not heads & RENDER_FREE_OF, f"{place} imports {heads & RENDER_FREE_OF}"
 
 
 def test_the_page_loads_the_engine_late():
