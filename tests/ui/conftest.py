@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from fovea_core.page import standalone_html
+
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--force-color-profile=srgb"]
 LOCAL = ("file:", "data:", "blob:", "http://127.0.0.1:", "http://localhost:")
@@ -55,3 +57,20 @@ def new_page(browser):
         context.close()
     assert not outside, f"requests that leave the machine: {outside[:5]}"
     assert not errors, f"errors in the page: {errors[:5]}"
+
+
+@pytest.fixture
+def show(new_page, tmp_path):
+    """``show(lines, at=...)`` opens the standalone page of a trace and waits until it is drawn."""
+
+    def open_trace(lines, page=None, **options):
+        page = page or new_page()
+        file = tmp_path / "trace.html"
+        file.write_text(standalone_html(lines, autoplay=options.pop("autoplay", False), **options), "utf-8")
+        page.goto(file.as_uri())
+        # The page unpacks itself after it has loaded; an empty one draws nothing.
+        drawn = "FOVEA.page.stage.ready && FOVEA.page.stage.drawn" if lines else "true"
+        page.wait_for_function(f"() => window.FOVEA?.page && {drawn}")
+        return page
+
+    return open_trace

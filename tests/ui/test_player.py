@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 from collections import Counter
 
 import pytest
 
-from fovea_core.page import standalone_html
 from fovea_core.trace.codec import decode, unpack_entries, unpack_masses
 from fovea_core.trace.fold import fold
 from fovea_core.trace.laws import checked
@@ -18,22 +16,6 @@ from tests.sample_traces import CELLS, EOS, HOSTILE, SIZE_PX, sample_lines
 
 pytestmark = pytest.mark.browser
 END = {"at": "end"}
-
-
-@pytest.fixture
-def show(new_page, tmp_path):
-    """``show(lines, at=...)`` opens the standalone page of a trace and waits until it is drawn."""
-
-    def open_trace(lines, page=None, **options):
-        page = page or new_page()
-        file = tmp_path / "trace.html"
-        file.write_text(standalone_html(lines, autoplay=options.pop("autoplay", False), **options), "utf-8")
-        page.goto(file.as_uri())
-        if lines:
-            page.wait_for_function("() => FOVEA.page && FOVEA.page.stage.ready && FOVEA.page.stage.drawn")
-        return page
-
-    return open_trace
 
 
 def events_of(lines):
@@ -48,6 +30,12 @@ def read_of(token):
     """(entries, masses) of a folded token's read."""
     read = token.read
     return unpack_entries(read.entries), [byte / 255 * read.top_mass for byte in unpack_masses(read.masses)]
+
+
+def change(lines, kind, **fields):
+    """Lines with the first event of a kind changed."""
+    at = next(i for i, line in enumerate(lines) if i and json.loads(line)["kind"] == kind)
+    return [*lines[:at], json.dumps(json.loads(lines[at]) | fields), *lines[at + 1 :]]
 
 
 def answer_text(page):
@@ -354,202 +342,6 @@ def test_a_stopped_run_is_marked(show):
     assert page.inner_text(".fv-pill") == "ended early"
 
 
-def change(lines, kind, **fields):
-    """Lines with the first event of a kind changed."""
-    at = next(i for i, line in enumerate(lines) if i and json.loads(line)["kind"] == kind)
-    return [*lines[:at], json.dumps(json.loads(lines[at]) | fields), *lines[at + 1 :]]
-
-
-def bad_files():
-    lines = sample_lines("scene")
-    one = base64.b64encode((999).to_bytes(2, "little")).decode()
-    yield "cut", "\n".join(lines)[:-40], "is damaged"
-    yield "page", "<!doctype html><p>hello", "no events"
-    yield "text", "hello\nworld", "not a trace"
-    yield "version", json.dumps(json.loads(lines[0]) | {"version": 2}) + "\n" + lines[1], "no usable version"
-    svg = "data:image/svg+xml;base64,PHN2Zy8+"
-    yield "svg", json.dumps(json.loads(lines[0]) | {"picture": svg}) + "\n" + lines[1], "no usable picture"
-    yield "missing", "\n".join([*lines[:4], *lines[5:]]), "running number"
-    yield "entry", "\n".join(change(lines, "memory_read", entries=one, masses="/w==")), "packed entries"
-    yield "range", "\n".join(change(lines, "memory_read", captured=7.5)), "its captured is not possible"
-    yield "unknown", "\n".join(change(lines, "node_drafted", html="<b>")), "unknown field"
-    yield "type", "\n".join(change(lines, "node_drafted", token="5")), "its token is not possible"
-    yield "verdict", "\n".join(change(lines, "round_verified", accepted=[])), "does not fit"
-
-
-def drop(page, text):
-    """Drops a file with ``text`` onto the player."""
-    page.evaluate(
-        """(text) => {
-          const dataTransfer = new DataTransfer();
-          dataTransfer.items.add(new File([text], 'a.jsonl'));
-          const drop = new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true });
-          document.querySelector('.fv').dispatchEvent(drop);
-        }""",
-        text,
-    )
-
-
-def test_a_dropped_trace_opens_and_a_damaged_one_says_why(show):
-    """One sentence for each kind of damage, what was shown stays; then a good file opens. Never a script error."""
-    page = show([])
-    assert page.is_visible(".fv-empty")
-    drop(page, "\n".join(sample_lines("stopped")) + "\n")
-    page.wait_for_function("() => FOVEA.page.stage.ready")
-    before = answer_text(page)
-    for name, text, words in bad_files():
-        drop(page, text)
-        page.wait_for_function("(words) => document.querySelector('.fv-note').textContent.includes(words)", arg=words)
-        sentence = page.inner_text(".fv-note")
-        assert sentence.endswith(".") and sentence.count(".") <= 2, name
-        assert answer_text(page) == before, name
-    drop(page, "\n".join(sample_lines("scene")))
-    page.wait_for_function("() => document.querySelector('.fv-note').hidden && FOVEA.page.run.finished")
-    settle(page)
-    assert answer_text(page) == summary_of(sample_lines("scene")).text
-
-
-def test_a_picture_that_is_none_is_a_sentence(show, new_page):
-    """A picture whose bytes are no picture says so instead of showing an empty frame."""
-    lines = sample_lines("scene")
-    header = json.dumps(json.loads(lines[0]) | {"picture": "data:image/png;base64,AAAA"})
-    page = new_page()
-    show([], page=page)
-    drop(page, "\n".join([header, *lines[1:]]))
-    page.wait_for_function("() => document.querySelector('.fv-note').textContent.includes('picture in this trace is damaged')")
-
-
-SNAPSHOT = """async () => {
-  const player = FOVEA.page;
-  player.goto(player.run.steps);
-  player.steps.box.open = true;
-  player.steps.sync(player.run);
-  await new Promise((done) => setTimeout(done, 400));
-  return ['.fv-answer', '.fv-tree', '.fv-numbers', '.fv-steps tbody', '.fv-caption', '.fv-cards', '.fv-question', '.fv-meta',
-    '.fv-pill'].map((part) => document.querySelector(part).innerHTML);
-}"""
-
-
-def test_live_append_gives_the_same_page_as_replay(show):
-    """The same lines whole, or as a list that grows unevenly: the same elements in the end. Another run starts afresh."""
-    lines = sample_lines("compared")
-    whole = show(lines, **END).evaluate(SNAPSHOT)
-    page = show([])
-    for end in (0, 1, 2, 3, 10, 11, 12, 40, 41, 90, len(lines), len(lines)):
-        page.evaluate("(lines) => FOVEA.page.set(lines)", lines[:end])
-        settle(page)
-    page.wait_for_function("() => FOVEA.page.stage.ready")
-    assert page.evaluate(SNAPSHOT) == whole
-    other = change(sample_lines("stopped"), "run_started", question="Another question?")
-    page.evaluate("(lines) => FOVEA.page.set(lines)", other[:30])
-    settle(page)
-    assert page.inner_text(".fv-question") == "Another question?"
-    page.evaluate("(lines) => FOVEA.page.set(lines)", other)
-    page.wait_for_function("() => FOVEA.page.stage.ready")  # the same picture again
-    page.evaluate("FOVEA.page.goto(FOVEA.page.run.steps)")
-    settle(page)
-    assert answer_text(page) == summary_of(other).text
-    page.evaluate("FOVEA.page.set([])")
-    settle(page)
-    assert page.is_visible(".fv-empty")
-
-
-def test_before_prefill_nothing_is_claimed(show):
-    """Map and tree say that the target has not read the picture; in a live page the run is unfinished."""
-    page = show([])
-    lines = sample_lines("scene")
-    page.evaluate("(lines) => FOVEA.page.set(lines)", lines[:2])
-    settle(page)
-    assert page.inner_text(".fv-caption") == "The target has not read the picture yet."
-    assert page.inner_text(".fv-tree") == "Nothing is drafted yet."
-    page.evaluate("(lines) => FOVEA.page.set(lines)", lines[:3])
-    settle(page)
-    assert "read the picture and wrote its first word" in page.inner_text(".fv-caption")
-    assert "drafting starts with step 1" in page.inner_text(".fv-tree")
-    page.evaluate("FOVEA.page.options.mode = 'live'; FOVEA.page._draw()")
-    settle(page)
-    assert page.inner_text(".fv-pill") == "unfinished"
-
-
-def test_the_pace_follows_the_engine_until_one_is_chosen(show):
-    """Rounds slower than 300 ms are shown in real time, also where all come at once; 'Skip to end' is no choice."""
-    lines = sample_lines("scene")
-    slow = [
-        json.dumps(event | {"verify_ms": 900.0}) if event["kind"] == "round_verified" else json.dumps(event)
-        for event in (json.loads(line) for line in lines[1:])
-    ]
-    page = show([])
-    load = "(lines) => { FOVEA.page.load(lines); return FOVEA.page.pace; }"
-    assert page.evaluate(load, [lines[0], *slow]) == "real"
-    assert page.evaluate(load, lines) == "2"
-    page.evaluate("(lines) => { FOVEA.page.load(lines); FOVEA.page.skipToEnd(); }", lines[:-1])
-    assert page.evaluate("FOVEA.page.pace") == "real"
-    assert page.evaluate(load, lines) == "2"
-    page.evaluate("FOVEA.page._setPace('4', true)")
-    assert page.evaluate(load, [lines[0], *slow]) == "4"
-
-
-def test_playing_goes_through_the_phases_and_can_be_skipped(show, new_page):
-    """propose, check, verdict, done at the chosen pace; with reduced motion only whole steps; skip shows the end."""
-    watch = """(enough) => new Promise((done) => {
-      const seen = [], player = FOVEA.page, draw = player._draw.bind(player);
-      player._draw = () => {  // every change of phase asks for a drawing, also where a busy machine skips frames
-        if (player.playing && seen[seen.length - 1] !== player.phase) seen.push(player.phase);
-        draw();
-        if (seen.length >= 6 || player.at >= enough) { player._draw = draw; done(seen); }
-      };
-      player.goto(0);
-      player._setPace('4', true);
-      player.toggle();
-    })"""
-    lines = sample_lines("scene")
-    page = show(lines)
-    seen = page.evaluate(watch, 14)
-    start = seen.index("propose")
-    assert seen[start : start + 4] == ["propose", "check", "verdict", "done"]
-    assert page.inner_text(".fv-count") != f"step {summary_of(lines).rounds} of {summary_of(lines).rounds}"
-    page.click("text=Skip to end")
-    settle(page)
-    assert answer_text(page) == summary_of(lines).text and page.locator(".fv-answer .fv-off[data-word]").count() == 0
-    calm = show(lines, page=new_page(reduced_motion="reduce"))
-    assert set(calm.evaluate(watch, 2)) <= {"done"}
-
-
-def test_a_step_of_a_long_trace_changes_little(show):
-    """500 tokens: a step touches few elements, however many there are; milliseconds are measured elsewhere, not tested."""
-    lines = sample_lines("long")
-    page = show(lines)
-    assert len(summary_of(lines).tokens) == 500
-    page.evaluate("FOVEA.page.goto(FOVEA.page.run.steps)")
-    settle(page)
-    touched = page.evaluate(
-        """async () => {
-          const player = FOVEA.page, counts = [], all = document.querySelectorAll(".fv *").length;
-          let seen = 0;
-          const watch = new MutationObserver((list) => { seen += list.length; });
-          watch.observe(document.querySelector(".fv"), {subtree: true, childList: true, attributes: true});
-          for (let i = 0; i < 12; i += 1) {
-            seen = 0;
-            player.goto(player.run.steps - 12 + i);
-            await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-            counts.push(seen);
-          }
-          watch.disconnect();
-          return {all, most: Math.max(...counts), least: Math.min(...counts)};
-        }"""
-    )
-    assert touched["least"] > 0 and touched["most"] < touched["all"] / 4, touched
-
-
-def test_saved_trace_is_the_trace(show):
-    """The saved file holds exactly the lines that were shown, and replays."""
-    lines = sample_lines("scene")
-    page = show(lines, **END)
-    with page.expect_download() as download:
-        page.click("text=Save trace (JSON)")
-    assert download.value.path().read_text("utf-8").splitlines() == lines
-
-
 @pytest.mark.parametrize("width", [360, 768, 1100, 1900])
 def test_fits_every_width_with_targets_large_enough(show, new_page, width):
     """No sideways scrolling of the page, every visible button at least 32 px high, the picture inside the window."""
@@ -575,18 +367,6 @@ def test_light_and_dark(show, new_page):
     page = show(sample_lines("scene"), page=new_page(color_scheme="light"))
     page.evaluate("document.body.classList.add('dark')")
     assert page.evaluate(ink) == dark
-
-
-def test_an_exported_page_is_small_and_strict(show, new_page):
-    """100 steps and the player, without the picture, in at most 150 kB; its policy lets nothing in."""
-    lines = sample_lines("long")
-    upto = [i for i, line in enumerate(lines) if i and json.loads(line)["kind"] == "round_verified"][99]
-    text = standalone_html(lines[: upto + 1])
-    picture = len(json.loads(lines[0])["picture"])
-    assert len(text) - picture <= 150_000, f"{(len(text) - picture) / 1000:.0f} kB"
-    page = show(lines[: upto + 1], page=new_page(console=False), **END)
-    blocked = page.evaluate("fetch('https://example.org/').then(() => 'let through', () => 'blocked')")
-    assert blocked == "blocked"
 
 
 def test_sample_traces_are_lawful():

@@ -29,7 +29,7 @@ def test_heat_is_the_pages(new_page, tmp_path, palette):
     file.write_text(standalone_html(lines, at="end"), "utf-8")
     page = new_page()
     page.goto(file.as_uri())
-    page.wait_for_function("() => FOVEA.page && FOVEA.page.stage.ready && FOVEA.page.stage.drawn")
+    page.wait_for_function("() => window.FOVEA?.page && FOVEA.page.stage.ready && FOVEA.page.stage.drawn")
     maps = maps_of(read("\n".join(lines).encode()))
     token = max((t for t in maps.summary.tokens if t.read), key=lambda t: t.read.peak)
     wide, high, scale, flat = page.evaluate(DRAW, [token.position, palette])
