@@ -29,7 +29,8 @@ def show(new_page, tmp_path):
         page = new_page(**context)
         (tmp_path / "run.html").write_text(standalone_html(lines, autoplay=False, at="end"), "utf-8")
         page.goto((tmp_path / "run.html").as_uri())
-        page.wait_for_function("() => window.FOVEA?.page" + (" && FOVEA.page.stage.ready && FOVEA.page.stage.drawn" if lines else ""))
+        drawn = "FOVEA.page.stage.ready && FOVEA.page.stage.drawn" if lines else "true"
+        page.wait_for_function(f"() => window.FOVEA?.page && {drawn}")
         return page
 
     return open_trace
