@@ -95,9 +95,7 @@ def test_an_end_of_sequence_belongs_to_no_word():
 
 
 @settings(max_examples=80, deadline=None)
-@given(
-    st.lists(st.tuples(st.sets(st.integers(0, 11), min_size=1, max_size=6), st.integers(0, 20), st.booleans()), max_size=9)
-)
+@given(st.lists(st.tuples(st.sets(st.integers(0, 11), min_size=1, max_size=6), st.integers(0, 20), st.booleans()), max_size=9))
 def test_rule_against_a_loop_written_from_its_words(words):
     """Twin: all pairs spelled out, peaks compared one by one, first among names, then among codes."""
     texts = [f"word{'abcdefghi'[i]}" if name else f"K{i}" for i, (_, _, name) in enumerate(words)]
