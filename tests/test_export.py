@@ -115,8 +115,10 @@ def test_refused_in_one_sentence_and_nothing_is_lost(case, corners, tmp_path, ca
 
 @pytest.mark.parametrize("kind", ["strip", "gif", "png"])
 def test_no_read_at_all_is_one_sentence(kind, tmp_path, capsys):
+    """Also where only an end of sequence, or white space, was drafted with a look."""
     path, out = tmp_path / "plain.jsonl", tmp_path / f"x.{'gif' if kind == 'gif' else 'png'}"
-    for trace in (made([("The", None), (" end", None)]), Trace(picture(), made([("The", None)]).events[:1])):
+    unseen, begun = made([("The", None), (" end", None)]), Trace(picture(), made([("The", None)]).events[:1])
+    for trace in (unseen, begun, made([("The", None), ("", ([3], 0.9))]), made([(" ", None), (" ", ([3], 0.9))])):
         write(path, trace)
         code, _, err = call(capsys, path, f"--{kind}", out)
         assert code == 2 and "no map to draw" in err and len(err.strip().splitlines()) == 1 and not out.exists()

@@ -95,7 +95,7 @@ class Maps:
 def maps_of(trace: Trace) -> Maps:
     """Everything that is drawn of a trace. Raises PictureError, RenderError: no word drafted with a look, too many views."""
     summary = fold(trace.events)
-    if not any(token.read is not None for token in summary.tokens):
+    if not any(looked(word, summary) for word in summary.words()):  # an EOS or a blank may have a read and is no word
         raise RenderError("No word of this answer was drafted with a look, so there is no map to draw.")
     tiles = tuple(summary.prefill.tiles)
     if len(tiles) > MOST_TILES:
