@@ -110,7 +110,7 @@ def _extended(tile: Tile, valid: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def paint(rgb: np.ndarray, field: np.ndarray, scale: float, palette: str = "viridis", opacity: float = OPACITY) -> np.ndarray:
     """The picture (h, w, 3) uint8 under its field (h, w); ``scale`` is the mass of the palette's last colour."""
-    share = np.minimum(1, field / scale)
+    share = np.clip(field / scale, 0, 1)  # running sums over padding may end a hair below 0, which has no root
     alpha = (opacity * covered(share, palette))[..., None]
     heat = colours(palette)[np.floor(share * 255 + 0.5).astype(np.uint8)]
     return np.floor(rgb * (1 - alpha) + heat * alpha + 0.5).astype(np.uint8)
