@@ -104,7 +104,7 @@ def load_check(folder: str | Path, fingerprint: str, hidden_size: int) -> Outsid
             fingerprint, **tensors, threshold=float(about["threshold"]), measured=json.loads(about["measured"])
         )
         _require_sound(check, 2 * hidden_size)
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
+    except (SafetensorError, OSError, KeyError, ValueError, RuntimeError) as error:
         warnings.warn(f"{path.name} is damaged and not used ({str(error)[:100]}): run calibrate-outside.", stacklevel=2)
         return None
     return check
