@@ -67,11 +67,11 @@ class Handlers:
         """A trace file of the person's own."""
         try:
             trace = read(path)
-            values = shown(trace, open_picture(trace.header.picture_bytes()).rgb, ours=False)
+            picture = open_picture(trace.header.picture_bytes()).rgb
+            self.session.forget(request.session_hash)  # first: what is shown must be newer than all that the run showed
+            return shown(trace, picture, ours=False)
         except Exception as error:
             return [*[gr.skip()] * 4, status(sentence(error), "trouble"), *[gr.skip()] * SETTINGS]
-        self.session.forget(request.session_hash)
-        return values
 
 
 def shown(trace: Trace, picture: str | Image.Image, ours: bool) -> list:
