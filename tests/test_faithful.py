@@ -29,16 +29,15 @@ from fovea_core.trace.fold import fold
 from fovea_core.worksite.base import Answer, Picture, Thing
 from tests.toys import toy_drafter, toy_picture, toy_target
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 TREE = Shape(depth=3, width=12, nodes=120)
 BUDGET, ASKED = 40, "red?"
 
 
 @pytest.fixture(scope="module")
 def target():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield toy_target(3, cells=6)  # 36 entries, 24 of them valid for the pictures here
-    torch.set_num_threads(threads)
+    return toy_target(3, cells=6)  # 36 entries, 24 of them valid for the pictures here
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import json
 import pytest
 from PIL import Image
 
-from fovea_core.page import standalone_html
 from fovea_core.trace.events import OUTSIDE
 from tests.sample_traces import sample_lines
 
@@ -21,19 +20,6 @@ def lines_that_say(outside, variant: str = "scene") -> list[str]:
     lines = sample_lines(variant)
     lines[2] = json.dumps({**json.loads(lines[2]), "outside": outside})
     return lines
-
-
-@pytest.fixture
-def show(new_page, tmp_path):
-    def open_trace(lines, **context):
-        page = new_page(**context)
-        (tmp_path / "run.html").write_text(standalone_html(lines, autoplay=False, at="end"), "utf-8")
-        page.goto((tmp_path / "run.html").as_uri())
-        drawn = "FOVEA.page.stage.ready && FOVEA.page.stage.drawn" if lines else "true"
-        page.wait_for_function(f"() => window.FOVEA?.page && {drawn}")
-        return page
-
-    return open_trace
 
 
 def test_the_notice_comes_with_prefill_and_goes_with_its_run(show):
@@ -71,9 +57,9 @@ def test_what_is_no_truth_value_is_damage(show, hostile):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_notice_can_be_read_and_stands_on_the_exported_strip(show, scheme):
+def test_the_notice_can_be_read_and_stands_on_the_exported_strip(show, new_page, scheme):
     """Contrast of at least 4.5 in both themes; the strip's PNG has the sentence below its cards, in a colour of its own."""
-    page = show(lines_that_say(True), color_scheme=scheme)
+    page = show(lines_that_say(True), page=new_page(color_scheme=scheme), at="end")
     ink, paper = page.evaluate(
         "() => { const s = getComputedStyle(document.querySelector('.fv-outside')); return [s.color, s.backgroundColor]; }"
     )
