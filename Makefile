@@ -20,7 +20,7 @@ test: $(VENV)/.dev
 traces: $(VENV)/.app
 	$(VENV)/bin/python -m fovea_core record-examples
 
-# Draws the strip of the README from a recorded example; no model takes part.
+# Draws docs/figure.png, the strip of a recorded example; no model takes part.
 figure: $(VENV)/.app
 	$(VENV)/bin/python -m fovea_core export assets/traces/blue-hose.jsonl --strip docs/figure.png
 
