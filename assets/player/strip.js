@@ -38,8 +38,8 @@
   }
 
   /** Words for the strip: the highest peak, then the largest peak x smallest Jaccard distance to those taken, until five are
-      taken or the value falls below 0.25; names before codes and numbers; in answer order. A word stands with its token of highest peak; the distance is
-      between sets of chosen entries (fovea_core/trace/strip.py is the same rule). */
+      taken or the value falls below 0.25; names before codes and numbers; in answer order. A word stands with its token of
+      highest peak; the distance is between sets of chosen entries (fovea_core/trace/strip.py is the same rule). */
   function chooseWords(run, upto) {
     const names = [], others = [];
     for (const span of spans(run)) {
