@@ -23,9 +23,9 @@ LIMITS = {"max_new_tokens": (1, 512), "temperature": (0, 2), "top_p": (0.05, 1)}
 Status = dict[str, str | int]
 
 
-def status(text: str = "", state: str = "idle") -> Status:
-    """Value of the status line. ``state``: idle, busy, done or trouble."""
-    return {"state": state, "text": text, "order": next_order()}
+def status(text: str = "", state: str = "idle", order: int | None = None) -> Status:
+    """Value of the status line. ``state``: idle, busy, done or trouble; ``order``: of an update, None = newer than all."""
+    return {"state": state, "text": text, "order": next_order() if order is None else order}
 
 
 def make_ticket(
@@ -86,24 +86,29 @@ def _known(started: RunStarted, name: str):
 
 def status_of(update: Update) -> Status:
     """One line about where a run is."""
+    text, state = _said(update)
+    return status(text, state, update.order)
+
+
+def _said(update: Update) -> tuple[str, str]:
     summary = update.summary
     if update.phase == "loading":
-        return status("Loading the model …", "busy")
+        return "Loading the model …", "busy"
     if update.phase == "waiting":
         place = f"{update.ahead} before you" if update.ahead else "next"
-        return status(f"Waiting for the model: {place}.", "busy")
+        return f"Waiting for the model: {place}.", "busy"
     if update.phase == "prefill":
-        return status("The target reads picture and question …", "busy")
+        return "The target reads picture and question …", "busy"
     if update.phase == "answering":
-        return status(f"Answering: {len(summary.tokens)} tokens in {summary.rounds} rounds.", "busy")
+        return f"Answering: {len(summary.tokens)} tokens in {summary.rounds} rounds.", "busy"
     if update.phase == "comparing":
-        return status("Measuring plain decoding of the same request …", "busy")
+        return "Measuring plain decoding of the same request …", "busy"
     if update.phase == "trouble":
-        return status(update.trouble or "", "trouble")
+        return update.trouble or "", "trouble"
     if update.phase == "stopped":
         kept = f"after {len(summary.tokens)} tokens; what was answered is kept" if summary.tokens else "before it began"
-        return status(f"Stopped {kept}.", "done")
-    return status(finished_text(summary), "done")
+        return f"Stopped {kept}.", "done"
+    return finished_text(summary), "done"
 
 
 def finished_text(summary) -> str:

@@ -38,11 +38,11 @@ class Handlers:
 
     def answer(self, request: gr.Request) -> Iterator[tuple[dict, dict]]:
         """Run the ticket, if there is one, and stream its lines and status."""
-        if self.session.waiting(request.session_hash) is None:
-            yield gr.skip(), gr.skip()  # a generator that yields nothing would empty both
-            return
+        update = None
         for update in self.session.run(request.session_hash):
-            yield shown_lines(update.lines), status_of(update)
+            yield shown_lines(update.lines, update.order), status_of(update)
+        if update is None:
+            yield gr.skip(), gr.skip()  # a generator that yields nothing would empty both
 
     def stop(self, request: gr.Request) -> None:
         """End this client's run within one round."""

@@ -23,7 +23,7 @@ let newest = 0;
 const opened = () => { newest = Number.MAX_SAFE_INTEGER; trigger("open"); };
 const player = window.FOVEA.createPlayer(element.querySelector(".fovea-player"), { mode: "live", opened });
 const sync = () => {
-  const { order, lines } = props.value;
+  const { order, lines } = props.value || { order: 0 };
   if (lines && order < newest) return;
   newest = order;
   if (lines) player.set(lines);
@@ -38,9 +38,10 @@ def player_head() -> str:
     return f"<style>{player_css()}</style><script>{player_js()}</script>"
 
 
-def shown_lines(lines: Sequence[str] | None) -> dict:
-    """The player's value: header and event lines, newer than all values before; None keeps what a reader dropped on it."""
-    return {"order": next_order(), "lines": None if lines is None else list(lines)}
+def shown_lines(lines: Sequence[str] | None, order: int | None = None) -> dict:
+    """The player's value: header and event lines; None keeps what a reader dropped on it. ``order``: of an update, None =
+    newer than all values before."""
+    return {"order": next_order() if order is None else order, "lines": None if lines is None else list(lines)}
 
 
 def make_player(**options) -> gr.HTML:

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from app.widgets import next_order
 from fovea_core.request import Request
 from fovea_core.trace.codec import Header, encode, encode_header
 from fovea_core.trace.events import Finished, PrefillDone, RunStarted
@@ -46,7 +47,8 @@ class Update:
     """What the page shows now. ``lines``: header and event lines so far (the list only grows); ``phase``: where the run is.
 
     ``phase``: loading, waiting (behind ``ahead`` others), prefill, answering, comparing, then done, stopped or trouble.
-    ``trouble``: one sentence where something went wrong; ``lines`` then hold what came before.
+    ``trouble``: one sentence where something went wrong; ``lines`` then hold what came before. ``order`` rises from update to
+    update and lies below that of whatever is shown once the run was forgotten.
     """
 
     lines: list[str]
@@ -54,6 +56,7 @@ class Update:
     summary: Summary
     trouble: str | None = None
     ahead: int = 0
+    order: int = 0
 
 
 class Session:
@@ -88,11 +91,6 @@ class Session:
         self.forget(who)
         with self._guard:
             self._tickets[who] = ticket
-
-    def waiting(self, who: str) -> Ticket | None:
-        """The request last accepted from ``who``, until its run begins."""
-        ticket = self._tickets.get(who)
-        return None if ticket is None or ticket.claimed else ticket
 
     def stop(self, who: str) -> bool:
         """Ask the run of ``who`` to end within one round, waiting in the queue or running; False where there is none."""
@@ -136,9 +134,10 @@ class Session:
     def _updates(self, ticket: Ticket, news: queue.Queue, engine: Future, work: Future) -> Iterator[Update]:
         fold, lines = Fold(), [encode_header(ticket.header)]
         phase, trouble, last = ("waiting" if engine.done() else "loading"), None, 0.0
-        yield Update(list(lines), phase, fold.summary(), ahead=self._ahead(ticket))
+        yield Update(list(lines), phase, fold.summary(), ahead=self._ahead(ticket), order=next_order())
         while phase not in ("done", "stopped", "trouble"):
             items = _wait(news, last + 1 / UPDATES_PER_SECOND)
+            order = next_order()  # before asking: whoever forgets this run from here on shows something newer
             if ticket.gone:
                 return
             if phase == "loading" and engine.done():
@@ -156,7 +155,7 @@ class Session:
                     lines.append(encode(item))
                     phase = _phase_after(item, phase)
             last = time.monotonic()
-            yield Update(list(lines), phase, fold.summary(), trouble, self._ahead(ticket))
+            yield Update(list(lines), phase, fold.summary(), trouble, self._ahead(ticket), order)
 
     def _ahead(self, ticket: Ticket) -> int:
         with self._guard:

@@ -20,7 +20,7 @@ _STATUS_JS = """
 let newest = 0;
 const show = () => {
   const box = element.querySelector(".fx-status"), value = props.value || {};
-  if (value.order < newest) return;
+  if ((value.order || 0) < newest) return;
   newest = value.order;
   box.dataset.state = value.state || "idle";
   box.querySelector("p").textContent = value.text || "";

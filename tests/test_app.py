@@ -7,10 +7,14 @@ import itertools
 import json
 import threading
 import time
+from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 
-from app.asking import finished_text, recorded_settings
+from app.asking import finished_text, recorded_settings, status, status_of
+from app.handlers import Handlers
+from app.player import shown_lines
 from app.session import UPDATES_PER_SECOND, Session, Ticket
 from fovea_core.engine import Engine
 from fovea_core.pictures import data_url
@@ -202,7 +206,7 @@ def test_a_closed_tab_frees_the_engine(target):
     at_close = drafter.proposed
     session.accept("next", ticket())
     assert list(session.run("next"))[-1].phase == "done"
-    assert session.waiting("gone") is None
+    assert list(session.run("gone")) == []
     assert drafter.proposed <= at_close + 1 + TOKENS
     session.close()
 
@@ -257,17 +261,38 @@ def test_an_engine_that_cannot_load_says_why_and_is_tried_again(target):
 
 
 def test_a_request_runs_once(target):
-    """While its run goes on, and afterwards, nothing waits and a second run of the same request gives nothing."""
+    """While its run goes on, and afterwards, a second run of the same request gives nothing."""
     session, drafter = make_session(target, delay_s=0.01)
     session.accept("me", ticket())
-    assert session.waiting("me") is not None
     running = session.run("me")
     while not next(running).summary.rounds:
         pass
-    assert session.waiting("me") is None and list(session.run("me")) == []
+    assert list(session.run("me")) == []
     last = list(running)[-1]
     assert last.phase == "done" and drafter.proposed <= last.summary.rounds
-    assert session.waiting("me") is None and list(session.run("me")) == []
+    assert list(session.run("me")) == []
+    session.close()
+
+
+def test_what_an_ended_run_showed_is_older_than_what_comes_next(target, monkeypatch):
+    """Also where the run is forgotten between its last look at 'gone' and the moment its update is shown."""
+    session, _ = make_session(target, delay_s=0.01)
+    session.accept("me", ticket(tokens=200))
+    orders = []
+    for update in session.run("me"):
+        orders.append(update.order)
+        if update.summary.rounds > 2:
+            session.forget("me")  # the update is on its way
+            assert status_of(update)["order"] == shown_lines(update.lines, update.order)["order"] == update.order
+            assert update.order < status("An example.")["order"] and update.order < shown_lines([])["order"]
+    assert orders == sorted(set(orders)) and len(orders) > 2
+    session.close()
+
+
+def test_a_stream_without_a_request_leaves_everything_as_it_is(target):
+    session, _ = make_session(target)
+    (shown,) = Handlers(session, []).answer(SimpleNamespace(session_hash="nobody"))
+    assert shown == (gr.skip(), gr.skip())
     session.close()
 
 

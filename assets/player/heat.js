@@ -142,7 +142,7 @@
     _colour(scale, { palette, opacity }) {
       const { field, image } = this, spot = palette === "spotlight", table = spot ? null : colours(palette);
       for (let i = 0; i < field.length; i += 1) {
-        const share = Math.min(1, field[i] / scale), at = i * 4;
+        const share = Math.min(1, Math.max(0, field[i] / scale)), at = i * 4;
         if (spot) {
           image.data[at] = image.data[at + 1] = image.data[at + 2] = 0;
           image.data[at + 3] = 255 * opacity * (1 - Math.min(1, 1.6 * Math.sqrt(share)));

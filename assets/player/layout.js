@@ -50,6 +50,7 @@
     player.outside = h("p", { class: "fv-outside", role: "status", hidden: true });
     player.file = h("input", { type: "file", accept: ".jsonl,.json", hidden: true, onchange: () => {
       const [file] = player.file.files;
+      player.file.value = "";  // so that the same file can be chosen again
       if (file) player.open(file);
     } });
     const open = h("button", { type: "button", class: "fv-button", onclick: () => player.file.click() }, "Open a trace");

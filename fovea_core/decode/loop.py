@@ -35,6 +35,13 @@ class Watch:
         """Milliseconds of engine time so far."""
         return (time.perf_counter() - self._since - self._away) * 1e3
 
+    def aside(self, work: Callable):
+        """What ``work`` returns; its time, spent for the reader only, does not count."""
+        began = time.perf_counter()
+        result = work()
+        self._away += time.perf_counter() - began
+        return result
+
     def hand_over(self, events: list[Event]) -> Iterator[Event]:
         """Yield ``events``; the time until the reader asks for more does not count."""
         for event in events:
@@ -75,7 +82,8 @@ def decode(
     proposer = Proposer(drafter.start(run, settings) if drafter else None, settings.tree, chooser, target.vocab_size)
     proposer.tell(run.first_news(root))
     report.emit([root])
-    yield from watch.hand_over([report.prefilled(run, root, prefill_ms, watch.ms() - prefill_ms)])
+    remember_ms = watch.ms() - prefill_ms
+    yield from watch.hand_over([report.prefilled(run, root, prefill_ms, remember_ms, watch.aside(run.outside))])
 
     limit = answer_limit(run, settings)
     while (reason := _end(target, report.ids, limit, stop)) is None:

@@ -70,8 +70,10 @@ class Report:
             notes=[DEFINITION],
         )
 
-    def prefilled(self, run: TargetRun, token: int, prefill_ms: float, remember_ms: float) -> ev.PrefillDone:
-        """The prompt is read, ``token`` is the first of the answer."""
+    def prefilled(
+        self, run: TargetRun, token: int, prefill_ms: float, remember_ms: float, outside: bool | None
+    ) -> ev.PrefillDone:
+        """The prompt is read, ``token`` is the first of the answer; ``outside``: what the check of the picture said."""
         piece = self.target.pieces.after(self.tail, token)
         self.tail = piece.tail
         return ev.PrefillDone(
@@ -84,7 +86,7 @@ class Report:
             bytes=piece.hex,
             prefill_ms=_ms(prefill_ms),
             remember_ms=_ms(remember_ms),
-            outside=run.outside(),
+            outside=outside,
         )
 
     def drafted(self, draft: Draft) -> list[ev.Event]:

@@ -137,7 +137,7 @@ class Laws:
         _require(len(event.emitted) > 0, "a round emitted nothing")
         _require(not bonus or event.emitted[-1] == bonus[0], "the bonus token is not the last one emitted")
         _check_hex(event.bonus_bytes)
-        if self.detail:
+        if self.detail or len(self.nodes) > 1:  # a run of rounds only has no nodes, unless a stranger wrote some
             self._check_tree(event, judged)
         self.ids += event.emitted
         _require(len(self.ids) <= ev.MAX_TOKENS, f"an answer has at most {ev.MAX_TOKENS:,} tokens")
