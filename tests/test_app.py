@@ -14,6 +14,7 @@ import pytest
 
 from app.asking import finished_text, recorded_settings, status, status_of
 from app.handlers import Handlers
+from app.pages.explain import recording_note
 from app.player import shown_lines
 from app.session import UPDATES_PER_SECOND, Session, Ticket
 from fovea_core.engine import Engine
@@ -294,6 +295,24 @@ def test_a_stream_without_a_request_leaves_everything_as_it_is(target):
     (shown,) = Handlers(session, []).answer(SimpleNamespace(session_hash="nobody"))
     assert shown == (gr.skip(), gr.skip())
     session.close()
+
+
+@pytest.mark.parametrize(
+    "bench, said",
+    [
+        ('{"overall": {"trace_overhead": 0.042}}', "costs about 4 % of"),
+        ('{"overall": {"trace_overhead": -0.01}}', "costs less than 1 % of"),
+        ('{"overall": {"trace_overhead": null}}', None),
+        ("{", None),
+        ("[]", None),
+        (None, None),
+    ],
+)
+def test_the_page_states_what_recording_costs_where_it_was_measured(tmp_path, bench, said):
+    if bench is not None:
+        (tmp_path / "bench.json").write_text(bench)
+    note = recording_note(tmp_path / "bench.json")
+    assert (said in note) if said else note == ""
 
 
 def started(**fields) -> RunStarted:

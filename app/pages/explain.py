@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import gradio as gr
 from PIL import Image
@@ -12,7 +14,7 @@ from app.handlers import READY, Handlers, draw, look
 from app.player import make_player
 from app.session import Session
 from app.widgets import make_examples, make_status
-from fovea_core.examples import Example
+from fovea_core.examples import ASSETS, Example
 from fovea_core.pictures import data_url
 from fovea_core.worksite.words import KINDS
 
@@ -21,6 +23,19 @@ NOTICE = (
     "<p class='fx-note'><strong>The embedded model knows drawn Worksite pictures only</strong>: building-site scenes, signs "
     "and receipts, bar charts. It was trained on nothing else; a photograph gets an answer, but no sensible one.</p>"
 )
+
+
+def recording_note(bench: Path) -> str:
+    """What recording reads and nodes for the player costs, as ``bench builtin`` measured it; empty without a measurement."""
+    try:
+        share = float(json.loads(bench.read_text("utf-8"))["overall"]["trace_overhead"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    cost = f"about {100 * share:.0f} %" if share >= 0.01 else "less than 1 %"
+    return (
+        f"<p class='fx-note'>Recording what the player shows costs {cost} of a live run's decoding time; the speedup is "
+        "measured in runs without it.</p>"
+    )
 
 
 def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
@@ -53,7 +68,7 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
             with gr.Row(elem_id="fx-more"):
                 kind = gr.Dropdown(list(KINDS), value=KINDS[0], label="Kind of picture", show_label=False, container=False)
                 dice = gr.Button("Draw one", elem_id="fx-draw")
-            gr.HTML(NOTICE, elem_id="fx-notice")
+            gr.HTML(NOTICE + recording_note(ASSETS / "bench" / "builtin.json"), elem_id="fx-notice")
             settings = _settings()
             load = gr.UploadButton("Load a trace", elem_id="fx-load")
         with gr.Column(elem_id="fx-run"):

@@ -93,7 +93,7 @@ def _percent(value: float | None) -> str:
 
 
 #: Columns of ``bench faithful``; the last one holds the interval of the one before.
-FAITHFUL = ("words", "stated", "entries", "logp", "drop_chosen", "drop_random", "ratio", "ratio_least", "difference", INTERVAL)
+FAITHFUL = ("words", "stated", "entries", "logp", "drop_chosen", "drop_random", "ratio_least", "difference", INTERVAL)
 
 
 def print_faithful(result: dict, console: Console | None = None) -> None:
@@ -102,15 +102,18 @@ def print_faithful(result: dict, console: Console | None = None) -> None:
     table.add_column("", no_wrap=True)
     for name in FAITHFUL:
         table.add_column(name.strip(), justify="right")
-    kinds = {**result["kinds"], "overall": result["overall"]}
-    sections = (
-        {f"fact words: {kind}": values["fact"] for kind, values in kinds.items()},
-        {f"facts: {cls}": values for cls, values in result["classes"].items()},
-        {f"other words: {kind}": values["other"] for kind, values in kinds.items()},
-    )
-    for section in sections:
-        for label, values in section.items():
-            cells = [_cell(name, values[name]) for name in FAITHFUL[:-1]]
-            table.add_row(label, *cells, _interval(values["difference_interval"]))
-        table.add_section()
+    for label, cells in faithful_rows(result):
+        table.add_row(label, *cells)
     (console or Console(stderr=True)).print(table)
+
+
+def faithful_rows(result: dict) -> list[tuple[str, list[str]]]:
+    """(label, cells in the order of FAITHFUL): fact words by kind and by class, then the other words by kind."""
+    kinds = {**result["kinds"], "overall": result["overall"]}
+    rows = {f"fact words: {kind}": values["fact"] for kind, values in kinds.items()}
+    rows |= {f"facts: {cls}": values for cls, values in result["classes"].items()}
+    rows |= {f"other words: {kind}": values["other"] for kind, values in kinds.items()}
+    return [
+        (label, [*(_cell(name, values[name]) for name in FAITHFUL[:-1]), _interval(values["difference_interval"])])
+        for label, values in rows.items()
+    ]
