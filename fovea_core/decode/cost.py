@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
+import statistics
 import time
 from collections.abc import Callable
 from functools import partial
@@ -36,16 +36,17 @@ def measure(target: Target, drafter: Drafter | None) -> CostTable:
     """Time target forwards over ``SIZES`` nodes, the drafter's reading of two committed tokens, and a drafted level, of a tree
     and of a chain, on a grey picture; about two seconds at most for a small model.
 
-    Each figure is the best of several interleaved repeats: what else runs on the machine only ever adds. For the same reason a
-    forward costs at most what a larger one was seen to cost. As in a real round, drafting is timed right behind a target
-    forward and a forward over several tokens right behind drafting, when the processor's caches hold the other's weights.
+    Each figure is the median of several interleaved repeats: it is the ratios that decide, and a rare quick moment of one size
+    would tilt them (docs/LOG.md). A forward costs at most what a larger one was seen to cost. As in a real round, drafting is
+    timed right behind a target forward and a forward over several tokens right behind drafting, when the processor's caches
+    hold the other's weights.
     """
     run = target.prefill(Image.new("RGB", (96, 64), (128, 128, 128)), "?")
     room = target.context - run.next_position
     sizes = [size for size in SIZES if size < room] or [1]
     forwards = [partial(_forward, run, size) for size in sizes]
     if drafter is None:
-        return CostTable(tokens=sizes, verify_ms=_falling(_best_ms([(forward, None) for forward in forwards])), level_ms=0.0)
+        return CostTable(tokens=sizes, verify_ms=_falling(_typical_ms([(forward, None) for forward in forwards])), level_ms=0.0)
     depth = max(1, min(MEASURED_LEVELS, max_depth(drafter), room - 2))
     draft_run = drafter.start(run, RunSettings(detail="rounds"))
     draft_run.extend(*run.first_news(int(run.logits.argmax())))
@@ -56,7 +57,7 @@ def measure(target: Target, drafter: Drafter | None) -> CostTable:
     grow, follow = partial(draft_run.propose, tree), partial(draft_run.propose, chain)
     works = [(forward, follow if size > 1 else forwards[0]) for size, forward in zip(sizes, forwards)]
     works += [(draft, forwards[-1]) for draft in (read, grow, follow)]
-    *verify_ms, round_ms, tree_ms, chain_ms = _best_ms(works)
+    *verify_ms, round_ms, tree_ms, chain_ms = _typical_ms(works)
     return CostTable(
         tokens=sizes,
         verify_ms=_falling(verify_ms),
@@ -77,24 +78,23 @@ def _forward(run: TargetRun, size: int) -> None:
     run.commit([])
 
 
-def _best_ms(works: list[tuple[Callable[[], object], Callable[[], object] | None]]) -> list[float]:
-    """Best time in ms of the first of each pair, right behind the second: two to ten rounds over all of them after a warm-up,
-    until time is up. The first two, one token and two, decide whether drafting pays at all and are timed twice a round."""
-    best = [math.inf] * len(works)
+def _typical_ms(works: list[tuple[Callable[[], object], Callable[[], object] | None]]) -> list[float]:
+    """Median time in ms of the first of each pair, right behind the second: three to twelve rounds over all of them after a
+    warm-up, until time is up."""
+    times: list[list[float]] = [[] for _ in works]
     for work, _ in works:
         work()
-    order = [*enumerate(works), *enumerate(works[:2])]
     began = time.perf_counter()
-    for repeat in range(10):
-        if repeat >= 2 and time.perf_counter() - began > TIME_LIMIT_S:
+    for repeat in range(12):
+        if repeat >= 3 and time.perf_counter() - began > TIME_LIMIT_S:
             break
-        for index, (work, before) in order:
+        for mine, (work, before) in zip(times, works):
             if before is not None:
                 before()
             started = time.perf_counter()
             work()
-            best[index] = min(best[index], (time.perf_counter() - started) * 1e3)
-    return best
+            mine.append((time.perf_counter() - started) * 1e3)
+    return [statistics.median(mine) for mine in times]
 
 
 def cost_table(target: Target, drafter: Drafter | None) -> CostTable:
@@ -106,7 +106,7 @@ def cost_table(target: Target, drafter: Drafter | None) -> CostTable:
     marks = [target.fingerprint, drafter.fingerprint if drafter else "none"]
     if not all(marks):
         return measure(target, drafter)
-    key = json.dumps([4, *marks, device_name(target.device), torch.get_num_threads(), torch.__version__])
+    key = json.dumps([5, *marks, device_name(target.device), torch.get_num_threads(), torch.__version__])
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     path = base / "fovea-explorer" / f"cost-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     kept = _read(path)
