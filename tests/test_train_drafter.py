@@ -338,7 +338,7 @@ def test_overfits_four_samples(target, requests, tmp_path, ways):
     """On four answers both twins learn the drafts of every depth; the memory's keys and queries have moved."""
     folder = make_artifacts(target, requests[:4], tmp_path / "a", max_new_tokens=12, log=lambda line: None)
     recipe = DrafterRecipe(
-        steps=70, batch=4, unroll=3, k_min=2, k_max=8, lr=6e-3, warmup=0.1, schedule="constant", dense_share=0.2, **ways
+        steps=70, batch=4, taps=2, unroll=3, k_min=2, k_max=8, lr=6e-3, warmup=0.1, schedule="constant", dense_share=0.2, **ways
     )
     trainer = DrafterTrainer(target, folder, tmp_path / "run", "both", recipe)
     start = trainer.twins[0].drafter.memory.query.weight.detach().clone()
