@@ -23,7 +23,8 @@ let newest = 0;
 const opened = () => { newest = Number.MAX_SAFE_INTEGER; trigger("open"); };
 const player = window.FOVEA.createPlayer(element.querySelector(".fovea-player"), { mode: "live", opened });
 const sync = () => {
-  const { order, lines } = props.value || { order: 0 };
+  if (!props.value) return;
+  const { order, lines } = props.value;
   if (lines && order < newest) return;
   newest = order;
   if (lines) player.set(lines);

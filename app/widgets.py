@@ -19,8 +19,8 @@ _orders = itertools.count(time.time_ns() // 1_000_000)
 _STATUS_JS = """
 let newest = 0;
 const show = () => {
-  const box = element.querySelector(".fx-status"), value = props.value || {};
-  if ((value.order || 0) < newest) return;
+  const box = element.querySelector(".fx-status"), value = props.value;
+  if (!value || value.order < newest) return;
   newest = value.order;
   box.dataset.state = value.state || "idle";
   box.querySelector("p").textContent = value.text || "";

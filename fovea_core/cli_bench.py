@@ -22,17 +22,11 @@ def bench_builtin(
     as_json: JsonFile = None,
 ) -> None:
     """Measure the embedded model on drawn pictures: tau, speedup, accuracy, pointing."""
-    from fovea_core.bench.report import print_report, progress_bar
+    from fovea_core.bench.report import print_report
     from fovea_core.bench.run import bench_builtin as measure
-    from fovea_core.bench.workloads import BUILTIN_SEEDS, parse_seeds
+    from fovea_core.bench.workloads import BUILTIN_SEEDS
 
-    chosen = parse_seeds(seeds) if seeds is not None else BUILTIN_SEEDS
-    check_place(as_json)
-    console = context.obj["console"]
-    with progress_bar(console) as progress:
-        results = measure(chosen, progress)
-    print_report(results, console)
-    put_json(results, as_json, context.obj["answers"])
+    _measure(context, measure, print_report, seeds, BUILTIN_SEEDS, as_json)
 
 
 @bench_app.command("faithful")
@@ -44,15 +38,22 @@ def bench_faithful(
     """Take away the entries that a drafted word was read from, or as many others: how much less likely the word becomes."""
     from fovea_core.bench.faithful import FAITHFUL_SEEDS
     from fovea_core.bench.faithful import bench_faithful as measure
-    from fovea_core.bench.report import print_faithful, progress_bar
+    from fovea_core.bench.report import print_faithful
+
+    _measure(context, measure, print_faithful, seeds, FAITHFUL_SEEDS, as_json)
+
+
+def _measure(context: typer.Context, measure, show, seeds: str | None, default: range, as_json: str | None) -> None:
+    """Measure on ``seeds`` or the bench's own, with a progress bar; show the result and put its JSON."""
+    from fovea_core.bench.report import progress_bar
     from fovea_core.bench.workloads import parse_seeds
 
-    chosen = parse_seeds(seeds) if seeds is not None else FAITHFUL_SEEDS
+    chosen = parse_seeds(seeds) if seeds is not None else default
     check_place(as_json)
     console = context.obj["console"]
     with progress_bar(console) as progress:
         results = measure(chosen, progress)
-    print_faithful(results, console)
+    show(results, console)
     put_json(results, as_json, context.obj["answers"])
 
 

@@ -156,3 +156,40 @@ def test_schedule_warms_up_and_decays():
     recipe = learner.TargetRecipe(samples=1000, warmup=100, decay_share=0.2)
     assert target.schedule(0, recipe) < 0.05 and target.schedule(500, recipe) == 1.0
     assert target.schedule(900, recipe) == pytest.approx(0.5) and target.schedule(1000, recipe) == 0.01
+
+
+def test_a_training_goes_on_from_finished_weights(tokenizer_file, shards, tmp_path):
+    """The language model and tower are the finished ones, the dense head is zero, the record keeps both sittings; another
+    tokenizer or shape is refused by name."""
+    checkpoint = target.train_target(shards, tmp_path / "one", tokenizer_file, TINY)
+    out = target.export_target(checkpoint, tokenizer_file, tmp_path / "t")
+    begun = target.Trainer(shards, tmp_path / "two", tokenizer_file, TINY.onward(), start=out)
+    kept = torch.load(checkpoint, weights_only=True)["learner"]
+    for name, weight in begun.learner.named_parameters():
+        expected = torch.zeros_like(weight) if name.startswith("dense.") else kept[name].half().float()
+        assert torch.equal(weight, expected), name
+    begun.step()
+    begun.save()
+    again = target.export_target(begun.checkpoint, tokenizer_file, tmp_path / "u")
+    record = json.loads((again / "training.json").read_text())
+    assert record["pictures_seen"] == TINY.batch and record["before"] == json.loads((out / "training.json").read_text())
+    with pytest.raises(ValueError, match="layers differ"):
+        target.Trainer(shards, tmp_path / "three", tokenizer_file, replace(TINY, layers=3), start=out)
+    (out / "tokenizer.json").write_text("{}")
+    with pytest.raises(ValueError, match="another tokenizer"):
+        target.Trainer(shards, tmp_path / "four", tokenizer_file, TINY, start=out)
+
+
+def test_short_answers_count_more(tokenizer_file, shards):
+    """The loss with a weight is the weighted mean of the losses of each question alone."""
+    tokenizer = load_tokenizer(tokenizer_file)
+    sample = next(iter(data.Shards(shards)))
+    model = learner.Learner(learner.build_target(TINY, tokenizer.get_vocab_size())).eval()
+    asked = [("Read everything.", "K7Q B2; 4TR 9PL X2M"), ("Which bar?", "red")]
+    batches = [learner.pack([sample], [part], tokenizer, short_weight=3.0) for part in (asked, asked[:1], asked[1:])]
+    features = model.features(batches[0].pixels)
+    both, long, short = (model.answer_loss(features, batch)[0] for batch in batches)
+    counts = [int((batch.targets >= 0).sum()) for batch in batches[1:]]
+    assert counts[1] <= learner.SHORT < counts[0]
+    expected = (counts[0] * long + 3 * counts[1] * short) / (counts[0] + 3 * counts[1])
+    assert torch.allclose(both, expected, atol=1e-5)
