@@ -23,7 +23,8 @@ def build_page(session: Session, examples: Sequence[Example] | None = None) -> g
     """The page on top of ``session``; ``examples`` None takes the recorded ones of the repository."""
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3_600, 7_200)) as blocks:
         gr.HTML(HEAD)
-        on = build_explain(session, load_examples() if examples is None else examples)
+        with gr.Tabs(elem_id="fx-tabs"), gr.Tab("Explain", id="explain"):
+            on = build_explain(session, load_examples() if examples is None else examples)
         blocks.unload(on.leave)
     return blocks.queue(max_size=64, default_concurrency_limit=8)
 
