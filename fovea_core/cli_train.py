@@ -51,8 +51,10 @@ def train_drafter(
     work: Annotated[Path, typer.Option(help="Folder outside the tree for pictures, artifacts and checkpoints.")],
     target: Annotated[str, typer.Option(help="builtin, or a folder.")] = "builtin",
     which: Annotated[str, typer.Option(help="both, drafter or blind.")] = "both",
+    start: Annotated[Path | None, typer.Option(help="Go on from the twins in this folder, for example assets/builtin.")] = None,
     export: Annotated[Path | None, typer.Option(help="Copy the finished drafters here, for example assets/builtin.")] = None,
     pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 4_000,
+    first_seed: Annotated[int, typer.Option(help="Of the pictures; earlier trainings began at 3000000.")] = 3_000_000,
     own_answers: Annotated[bool, typer.Option(help="Learn from what the target says itself, not from right answers.")] = False,
     steps: Annotated[int | None, typer.Option(help="Optimizer steps (default: the recipe's).")] = None,
     seed: Annotated[int, typer.Option(help="Of weights and order.")] = 0,
@@ -72,10 +74,14 @@ def train_drafter(
         "pictures": pictures,
         "own_answers": own_answers,
         "which": which,
+        "start": start,
+        "first_seed": first_seed,
         "export": export,
         "threads": threads,
         "workers": workers,
     }
     loaded = load_target(target, pick_device(device))
-    folders = make_drafters(work, loaded, DrafterRecipe(**chosen), log=lambda text: say(console, str(text)), **options)
+    recipe = DrafterRecipe(**chosen)
+    recipe = recipe if start is None else recipe.onward()
+    folders = make_drafters(work, loaded, recipe, log=lambda text: say(console, str(text)), **options)
     say(console, f"The drafters are in {', '.join(map(str, folders))}")

@@ -1,5 +1,6 @@
 """Training the drafter: losses written out, the unroll against decoding, artifacts against the whole model, resuming."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -397,3 +398,25 @@ def test_train_drafter_writes_drafters_that_decode(target, artifacts, tmp_path):
         events = list(decode(target, drafter, image, "hat?", settings))
         assert events[-1].ids == expected[-1].ids
         assert any(event.kind == "memory_read" for event in events) == (folder.name == "drafter")
+
+
+def test_training_goes_on_from_finished_drafters(target, artifacts, tmp_path):
+    """The twins begin with the finished weights, keep their depth rows where one level ends, and say where they come from."""
+    finished = DrafterTrainer(target, artifacts, tmp_path / "first", "both", RECIPE)
+    while finished.step < 4:
+        finished.advance()
+    finished.twins[0].drafter.memory.depth.data[2] += 1.0
+    finished.export()
+    recipe = DrafterRecipe(**{**vars(RECIPE), "single_share": 0.4, "lr": 0.0, "muon_lr": 0.0})
+    on = DrafterTrainer(target, artifacts, tmp_path / "second", "both", recipe, tmp_path / "first")
+    for _ in range(recipe.steps):
+        on.advance()
+    for a, b in zip(finished.twins, on.twins):
+        for name, part in a.drafter.state_dict().items():
+            torch.testing.assert_close(b.drafter.state_dict()[name], part.half().float(), rtol=0, atol=0)
+    folders = on.export()
+    for folder in folders:
+        assert json.loads(load_drafter(folder, target).config.provenance["before"])["trained_steps"] == 4
+    deeper = replace(RECIPE, unroll=5)
+    with pytest.raises(ValueError, match="other shapes"):
+        DrafterTrainer(target, artifacts, tmp_path / "third", "both", deeper, tmp_path / "first")

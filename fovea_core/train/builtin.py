@@ -97,6 +97,8 @@ def make_drafters(
     pictures: int = 4_000,
     own_answers: bool = False,
     which: str = "both",
+    start: Path | None = None,
+    first_seed: int = DRAFTER_SEEDS,
     export: Path | None = None,
     threads: int | None = None,
     workers: int = 1,
@@ -104,17 +106,18 @@ def make_drafters(
 ) -> list[Path]:
     """Pictures, answers with the target's states, both twins, export. Returns the twins' folders.
 
-    The target reads the right answers, or with ``own_answers`` says its own, several times slower.
+    The target reads the right answers, or with ``own_answers`` says its own, several times slower. ``start``: a folder with
+    both finished twins, which are trained on.
     """
     keep_freed_memory()
     if threads:
         torch.set_num_threads(threads)
-    shards = Shards(draw_pictures(work / "drafter-pictures", DRAFTER_SEEDS, pictures, workers))
+    shards = Shards(draw_pictures(work / "drafter-pictures", first_seed, pictures, workers))
     target.tap(tap_layers(target, recipe.taps))
     requests = artifact_requests(shards, target) if own_answers else artifact_requests(shards, target, long=4, given=True)
     artifacts = make_artifacts(target, requests, work / "artifacts", log=log)
     out = work / ("drafters" if which == "both" else f"drafters-{which}")  # twins may be trained side by side
-    folders = train_drafter(target, artifacts, out, which=which, recipe=recipe, log=log)
+    folders = train_drafter(target, artifacts, out, which=which, recipe=recipe, start=start, log=log)
     if export is None:
         return folders
     copied = []

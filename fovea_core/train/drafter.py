@@ -59,7 +59,15 @@ def evaluate(twin: Twin, held: list[Sample]) -> dict:
 class DrafterTrainer:
     """Both twins (or one), the data, and where they stand; ``out`` holds checkpoint, log and finished drafters."""
 
-    def __init__(self, target, artifacts: str | Path, out: str | Path, which: str, recipe: DrafterRecipe) -> None:
+    def __init__(
+        self,
+        target,
+        artifacts: str | Path,
+        out: str | Path,
+        which: str,
+        recipe: DrafterRecipe,
+        start: Path | None = None,
+    ) -> None:
         names = {"both": list(TWINS), **{name: [name] for name in TWINS}}
         if which not in names:
             raise ValueError(f"which is {which!r}: {', '.join(names)} are possible.")
@@ -70,10 +78,11 @@ class DrafterTrainer:
             raise ValueError(f"{Path(artifacts).name} holds states of other layers than this recipe fuses.")
         self.out, self.recipe, self.device = Path(out), recipe, target.device
         self.out.mkdir(parents=True, exist_ok=True)
-        self.twins = [Twin(name, target, recipe) for name in names[which]]
+        self.twins = [Twin(name, target, recipe, start and start / name) for name in names[which]]
         self.order = Order([s.tokens.shape[0] for s in self.train], recipe.batch, recipe.seed)
         self.step = 0
         self.about = {"which": which, "target_fingerprint": target.fingerprint, "samples": len(self.train), **asdict(recipe)}
+        self.about["went_on"] = start is not None
         if self.checkpoint.exists():
             self._restore()
 
@@ -123,6 +132,8 @@ class DrafterTrainer:
             facts |= {f"loss_{key}": value for key, value in asdict(self.recipe.loss).items()}
             facts |= {"trained_steps": self.step, "seconds": round(twin.seconds, 1), "held_samples": len(self.held)}
             facts |= {key: str(value) for key, value in evaluate(twin, self.held).items()}
+            if twin.before is not None:
+                facts["before"] = json.dumps(twin.before)
             twin.drafter.config = twin.drafter.config.model_copy(update={"provenance": facts})
             folders.append(save_drafter(self.out / twin.name, twin.drafter))
         return folders
@@ -135,6 +146,7 @@ def train_drafter(
     *,
     which: str = "both",
     recipe: DrafterRecipe | None = None,
+    start: Path | None = None,
     log_every: int = 25,
     eval_every: int = 250,
     checkpoint_s: float = 180.0,
@@ -142,10 +154,12 @@ def train_drafter(
 ) -> list[Path]:
     """Train the drafter and its blind twin on the artifacts of a loaded target; resumes from ``out`` where it holds a run.
 
+    ``start``: a folder with finished ``drafter`` and ``blind``, whose weights the twins begin with (their target may be another
+    of the same shapes, one trained further for example).
     Writes ``out/log.jsonl`` (one object a line), ``out/last.pt`` and at the end the folders ``out/drafter`` and ``out/blind``,
     which it returns. Raises ValueError where artifacts or checkpoint belong to another target or recipe.
     """
-    trainer = DrafterTrainer(target, artifacts, out, which, recipe or DrafterRecipe())
+    trainer = DrafterTrainer(target, artifacts, out, which, recipe or DrafterRecipe(), start)
     saved = began = time.monotonic()
     first = trainer.step
     with (trainer.out / "log.jsonl").open("a") as file:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from fovea_core.drafter.checkpoint import read_drafter
 from fovea_core.drafter.model import Drafter, DrafterConfig
 from fovea_core.memory.select import Policy, make_policy
 from fovea_core.train.loss import LossWeights, Parts, Truth, fovea_loss
@@ -62,6 +64,11 @@ class DrafterRecipe:
             return 1.0
         turn = (step - warm) / max(1, self.steps - warm)
         return 0.1 + 0.45 * (1 + math.cos(math.pi * turn))
+
+    def onward(self) -> DrafterRecipe:
+        """The recipe for drafters that can read already: lower rates, all levels from a third on, reads as eq 6 chooses them
+        after a tenth."""
+        return replace(self, lr=1e-3, muon_lr=2.5e-3, dense_share=0.1, single_share=0.35)
 
     @property
     def switch(self) -> int:
@@ -138,15 +145,28 @@ def draft_loss(drafter: Drafter, batch: Batch, truth: Truth, policy: Policy, ste
 
 
 class Twin:
-    """One drafter in training with its optimizers."""
+    """One drafter in training with its optimizers; it begins with the weights of the drafter folder ``start``, or from nothing.
 
-    def __init__(self, name: str, target, recipe: DrafterRecipe) -> None:
+    Raises DrafterError where the folder cannot be read, ValueError where its weights have other shapes than the recipe's.
+    """
+
+    def __init__(self, name: str, target, recipe: DrafterRecipe, start: Path | None = None) -> None:
         self.name, self.recipe = name, recipe
         torch.manual_seed(recipe.seed)  # both twins start from the same body
         drafter = Drafter(config_for(target, recipe, TWINS[name])).to(target.device)
         self.drafter = drafter.attach(target.embedding, target.head).balance()
+        self.before = None if start is None else self._begin(start)
         self.optimizers = make_optimizers(drafter, recipe)
         self.seconds = 0.0
+
+    def _begin(self, start: Path) -> dict:
+        """Take over the weights of a finished drafter; returns how those were trained."""
+        trained = read_drafter(start, self.drafter.head.device)
+        shapes = [{name: tuple(part.shape) for name, part in d.state_dict().items()} for d in (trained, self.drafter)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"The drafter in {start.name} has other shapes than this recipe and target ask for.")
+        self.drafter.load_state_dict(trained.state_dict())
+        return trained.config.provenance
 
     def policy(self, step: int) -> Policy:
         """What a read keeps at ``step``."""
@@ -157,7 +177,7 @@ class Twin:
         """One optimizer step on as many levels as ``truth`` holds."""
         began = time.perf_counter()
         recipe, memory = self.recipe, self.drafter.memory
-        if step == recipe.switch and step > 0 and memory is not None:
+        if step == recipe.switch and step > 0 and memory is not None and self.before is None:
             with torch.no_grad():
                 memory.depth[1:] = memory.depth[0]
         for optimizer, rate in zip(self.optimizers, (recipe.lr, recipe.muon_lr)):
