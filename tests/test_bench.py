@@ -23,7 +23,7 @@ from fovea_core.bench.report import print_report
 from fovea_core.bench.rivals import Rival
 from fovea_core.bench.tally import Tally, overall
 from fovea_core.bench.timing import bootstrap_interval, interleaved_ms, ratio
-from fovea_core.bench.workloads import BUILTIN_SEEDS, draw_case, parse_seeds, worker_question
+from fovea_core.bench.workloads import BUILTIN_SEEDS, draw_case, draw_worker_case, parse_seeds
 from fovea_core.decode.plain import decode_plain
 from fovea_core.decode.tree import Draft, Read, chain, root_only
 from fovea_core.settings import RunSettings, SettingsError
@@ -132,8 +132,18 @@ def test_cases_are_fixed_by_their_seed():
         assert case.long == again.long and case.shorts == again.shorts and len(case.shorts) == 2
         assert case.long.type == "long" and {short.type for short in case.shorts} == {"short"}
         assert case.image.size == case.picture.rgb.shape[1::-1]
-        asked = worker_question(case)
-        assert (asked is None) == (kind != "scene")
+
+
+def test_worker_scenes_are_variants_of_one():
+    """The places of the example, another worker; the question has the worker described, with a fact of every class."""
+    cases = [draw_worker_case(seed, scale=0.25) for seed in (9_400_002, 9_400_005)]
+    places = [[(item["x"], item["base"], item["size"]) for item in case.picture.spec["objects"]] for case in cases]
+    assert places[0] == places[1] and cases[0].picture.spec["workers"] != cases[1].picture.spec["workers"]
+    for case in cases:
+        assert case.long.question == "Describe the worker."
+        assert {fact.cls for fact in case.long.facts} >= set(workloads.WORKER_CLASSES)
+        worker = case.picture.spec["workers"][0]
+        assert case.long.answer.startswith(f"{worker['jumpsuit']} jumpsuit {worker['badge']}")
 
 
 # --- on a toy target -----------------------------------------------------------------------------------------------
@@ -232,7 +242,7 @@ def test_a_case_is_scored_on_the_words_that_were_looked_up(target):
     case = workloads.Case(
         0, picture, answer.ask(asked), (Question(asked, answer.text, "short"), Question("?", "nothing", "short"))
     )
-    tally = scoring.score_case(load_models(load_toys, (COST, COST)), case, 24, strip=True)
+    tally = scoring.score_case(load_models(load_toys, (COST, COST)), case, 24)
     looked_up = sum(position in (1, 8, 15, 22) for position in facts)
     assert looked_up == 3 and tally.pointing.stated == len(facts) == tally.facts
     assert tally.pointing.hits == {"bar": [looked_up, looked_up]} and tally.pointing.reads == 4

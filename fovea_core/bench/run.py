@@ -11,11 +11,11 @@ import torch
 
 from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, machine, versions
 from fovea_core.bench.models import Loader, Models, load_builtin, load_models
-from fovea_core.bench.scoring import score_case
+from fovea_core.bench.scoring import score_case, score_strip
 from fovea_core.bench.tally import Tally, overall
 from fovea_core.bench.timed import time_case
 from fovea_core.bench.timing import REPEATS, RESAMPLES
-from fovea_core.bench.workloads import BUILTIN_SEEDS, TREES, draw_case, strip_seeds, timed_seeds
+from fovea_core.bench.workloads import BUILTIN_SEEDS, TREES, draw_case, draw_worker_case, strip_seeds, timed_seeds
 from fovea_core.trace.events import CostTable
 from fovea_core.worksite.words import KINDS
 
@@ -107,13 +107,13 @@ def _scored(
     strips = strip_seeds(seeds)
     if processes <= 1:
         for seed in seeds:
-            yield seed, score_case(models, draw_case(seed, scale), budget, seed in strips)
+            yield seed, _score_seed(models, seed, budget, scale, seed in strips)
         return
     # A fresh interpreter each: a forked child of a process that has run parallel loops may hang in its first one.
     spawn = multiprocessing.get_context("spawn")
     start = (load, (models.cost, models.cost_blind))
     with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_start_worker, initargs=start) as pool:
-        jobs = [pool.submit(_score_seed, seed, budget, scale, seed in strips) for seed in seeds]
+        jobs = [pool.submit(_score_here, seed, budget, scale, seed in strips) for seed in seeds]
         try:
             for seed, job in zip(seeds, jobs, strict=True):
                 yield seed, job.result()
@@ -130,5 +130,12 @@ def _start_worker(load: Loader, costs: tuple[CostTable, CostTable]) -> None:
     _worker = load_models(load, costs)
 
 
-def _score_seed(seed: int, budget: int, scale: float | None, strip: bool) -> Tally:
-    return score_case(_worker, draw_case(seed, scale), budget, strip)
+def _score_here(seed: int, budget: int, scale: float | None, strip: bool) -> Tally:
+    return _score_seed(_worker, seed, budget, scale, strip)
+
+
+def _score_seed(models: Models, seed: int, budget: int, scale: float | None, strip: bool) -> Tally:
+    tally = score_case(models, draw_case(seed, scale), budget)
+    if strip:
+        tally.merge(score_strip(models, draw_worker_case(seed, scale), budget))
+    return tally

@@ -8,7 +8,7 @@ from fovea_core.bench import score
 from fovea_core.bench.models import Models
 from fovea_core.bench.pointing import EntryMap
 from fovea_core.bench.tally import Tally
-from fovea_core.bench.workloads import MAPS, TREES, WORKER_CLASSES, Case, worker_question
+from fovea_core.bench.workloads import MAPS, TREES, WORKER_CLASSES, Case
 from fovea_core.decode.draft import Drafter
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain
@@ -59,11 +59,8 @@ def run_once(target, drafter: Drafter, image, question: str, settings: RunSettin
     return Ran(fold.summary(), tuple(reads))
 
 
-def score_case(models: Models, case: Case, budget: int, strip: bool) -> Tally:
-    """Answer all questions of a case with every tree, untimed; score the target's free greedy answers and the maps.
-
-    ``strip``: score the automatic strip too, where the picture is a worker scene.
-    """
+def score_case(models: Models, case: Case, budget: int) -> Tally:
+    """Answer all questions of a case with every tree, untimed; score the target's free greedy answers and the maps."""
     tally = Tally()
     shared, image = SharedPrefill(models.target), case.image
     text, runs = _answer(models, shared, image, case.long, tally, budget)
@@ -76,16 +73,16 @@ def score_case(models: Models, case: Case, budget: int, strip: bool) -> Tally:
         tally.length(name, len(ran.summary.ids) - 1, ran.summary.rounds)
     maps = runs[MAPS]
     tally.pointing.add(case.picture, maps.summary, score.place_facts(case.long, maps.summary.tokens), maps.reads)
-    asked = worker_question(case) if strip else None
-    if asked is not None:
-        if asked != case.long:
-            maps = run_once(shared, models.drafter, image, asked.question, _settings(MAPS, budget), models.cost)
-        tally.scenes += 1
-        tally.strip += strip_hit(case.picture, asked, maps.summary)
     for short in case.shorts:
         text, _ = _answer(models, shared, image, short, tally, budget, blind=False)
         tally.score("short_acc", score.short_score(short, text))
     return tally
+
+
+def score_strip(models: Models, case: Case, budget: int) -> Tally:
+    """Describe the worker of a worker scene and score the automatic strip."""
+    ran = run_once(models.target, models.drafter, case.image, case.long.question, _settings(MAPS, budget), models.cost)
+    return Tally(scenes=1, strip=int(strip_hit(case.picture, case.long, ran.summary)))
 
 
 def _settings(tree: str, budget: int, blind: bool = False) -> RunSettings:

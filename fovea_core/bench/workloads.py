@@ -11,6 +11,7 @@ from fovea_core.settings import PAPER_SHAPE, SettingsError
 from fovea_core.trace.events import Shape
 from fovea_core.worksite import make_picture
 from fovea_core.worksite.base import Picture, Question
+from fovea_core.worksite.scene import make_worker_scene
 from fovea_core.worksite.words import KINDS
 
 #: Default seeds of ``bench builtin``, from the validation range; 10,000,000 and above are reserved for the last judgement.
@@ -20,7 +21,7 @@ TREES: dict[str, Shape | None] = {"chain": Shape(depth=6, width=1, nodes=7), "pa
 MAPS = "paper"
 TIMED_PICTURES = 6
 STRIP_SCENES = 20
-#: A worker scene is asked for all of these, and its strip has to show them.
+#: The strip of a worker scene has to show all of these.
 WORKER_CLASSES = ("jumpsuit", "headwear", "tool")
 SHORT_QUESTIONS = 2
 
@@ -58,10 +59,10 @@ def draw_case(seed: int, scale: float | None = None) -> Case:
     return Case(seed, picture, longs[turn % len(longs)], chosen)
 
 
-def worker_question(case: Case) -> Question | None:
-    """The long question whose answer names jumpsuit, headwear and tool: the case's own if it does, else the picture's first."""
-    longs = [case.long, *(question for question in case.picture.questions if question.type == "long")]
-    return next((q for q in longs if {fact.cls for fact in q.facts} >= set(WORKER_CLASSES)), None)
+def draw_worker_case(seed: int, scale: float | None = None) -> Case:
+    """Variant ``seed`` of the worker scene, and the question that has its worker described."""
+    picture = make_worker_scene(seed) if scale is None else make_worker_scene(seed, scale)
+    return Case(seed, picture, next(question for question in picture.questions if question.type == "worker"), ())
 
 
 def timed_seeds(seeds: range) -> list[int]:
@@ -70,7 +71,7 @@ def timed_seeds(seeds: range) -> list[int]:
 
 
 def strip_seeds(seeds: range) -> set[int]:
-    """The first STRIP_SCENES seeds of scenes: their automatic strips are scored."""
+    """The first STRIP_SCENES seeds of scenes: the automatic strips of as many worker scenes are scored with them."""
     return set([seed for seed in seeds if KINDS[seed % len(KINDS)] == "scene"][:STRIP_SCENES])
 
 

@@ -76,12 +76,12 @@ def make_target(
 
 
 def artifact_requests(shards: Shards, target, long: int = 2, given: bool = False, seed: int = 0) -> Iterator[ArtifactRequest]:
-    """``long`` long questions of every picture, kinds taking turns, as requests to a LlavaTarget; with ``given`` the right
-    answers are read, else the target answers itself."""
+    """``long`` questions of every picture that are not short, kinds taking turns, as requests to a LlavaTarget; with ``given``
+    the right answers are read, else the target answers itself."""
     rng = np.random.default_rng(seed)
     for group in zip(*(shards.samples[kind] for kind in KINDS)):
         for sample in group:
-            asked = [(question, answer) for question, answer, kind in sample.questions if kind == "long"]
+            asked = [(question, answer) for question, answer, kind in sample.questions if kind != "short"]
             pixels, valid = np.array(sample.pixels), np.array(sample.valid).reshape(-1)
             for index in rng.permutation(len(asked))[:long]:
                 question, answer = asked[index]

@@ -116,10 +116,10 @@ class Batch:
 
 
 def pick_questions(sample: Sample, recipe: TargetRecipe, rng: np.random.Generator) -> list[tuple[str, str]]:
-    """A random few of a picture's questions: ``least_long`` to ``long_questions`` long ones, then short ones."""
+    """A random few of a picture's questions: ``least_long`` to ``long_questions`` long ones, then others."""
     chosen = []
-    for kind, most in (("long", rng.integers(recipe.least_long, recipe.long_questions + 1)), ("short", recipe.short_questions)):
-        pool = [(q, a) for q, a, t in sample.questions if t == kind]
+    for long, most in ((True, rng.integers(recipe.least_long, recipe.long_questions + 1)), (False, recipe.short_questions)):
+        pool = [(q, a) for q, a, t in sample.questions if (t == "long") is long]
         chosen += [pool[i] for i in rng.permutation(len(pool))[:most]]
     return chosen
 

@@ -45,12 +45,21 @@ def items_of(spec: dict) -> list[Item]:
 
 
 def questions_of(spec: dict, rng: np.random.Generator) -> tuple[Question, ...]:
-    """Long questions in shuffled order (those of at least 40 tokens), then up to eight short ones."""
+    """Long questions in shuffled order (those of at least 40 tokens), up to eight short ones, then those about one worker."""
     items = sorted(items_of(spec), key=lambda item: item.x)
     long = [q for q in _long(items) if count_tokens(q.answer) >= MIN_TOKENS]
     short = _short(items)
     long = [long[i] for i in rng.permutation(len(long))]
-    return (*long, *[short[i] for i in rng.permutation(len(short))[:8]])
+    return (*long, *[short[i] for i in rng.permutation(len(short))[:8]], *_about_workers(items))
+
+
+def _about_workers(items: list[Item]) -> list[Question]:
+    """The only worker described, or the first and the last."""
+    workers = [item for item in items if item.kind == "worker"]
+    if len(workers) == 1:
+        return [_list([(workers, "full")]).ask("Describe the worker.", "worker")]
+    ends = ((workers[0], "left"), (workers[-1], "right"))
+    return [_list([([item], "full")]).ask(f"Describe the worker on the {side}.", "worker") for item, side in ends]
 
 
 def _say_item(answer: Answer, item: Item, style: str) -> None:

@@ -42,7 +42,8 @@ class Fact:
 
 @dataclass(frozen=True)
 class Question:
-    """A question with its one right answer. ``type`` long (at least 40 answer tokens) or short."""
+    """A question with its one right answer. ``type`` long (at least 40 answer tokens), short, or worker (one worker of a
+    scene described)."""
 
     question: str
     answer: str

@@ -72,6 +72,18 @@ def example_spec() -> dict:
     return {"size": [1024, 1000], "background": "site", "workers": [worker], "objects": items}
 
 
+def worker_spec(rng: np.random.Generator, accept: Callable[[dict], bool]) -> dict:
+    """A variant of ``example_spec``: the same places, another worker, other objects, colours, codes and surroundings."""
+    while True:
+        spec = example_spec()
+        place = {key: spec["workers"][0][key] for key in ("x", "top", "unit", "feet")}
+        worker = _worker(rng) | _badge(rng, 1) | place
+        stands = [{key: item[key] for key in ("x", "base", "size", "row")} for item in spec["objects"]]
+        spec |= {"background": str(rng.choice(SCENERIES)), "workers": [worker], "objects": _objects(rng, stands, 1)}
+        if accept(spec):
+            return spec
+
+
 def _aspect(rng: np.random.Generator, shape: str) -> tuple[float, float]:
     if shape == "landscape":
         return 1.0, float(rng.uniform(0.76, 0.84))

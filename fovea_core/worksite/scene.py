@@ -11,12 +11,12 @@ from fovea_core.worksite import figures, objects
 from fovea_core.worksite.asking import Item, items_of, questions_of
 from fovea_core.worksite.base import Picture, Thing
 from fovea_core.worksite.canvas import Canvas
-from fovea_core.worksite.layout import SKINS, example_spec, random_spec
+from fovea_core.worksite.layout import SKINS, example_spec, random_spec, worker_spec
 from fovea_core.worksite.pen import Pen
 from fovea_core.worksite.scenery import scenery
 from fovea_core.worksite.words import COLOURS
 
-__all__ = ["example_spec", "make_scene"]
+__all__ = ["example_spec", "make_scene", "make_worker_scene"]
 CHECK_SCALE = 0.5
 TWO_CELLS = 2 / 14**2  # of the long side's square
 #: What must be visible, in units of two cells; of an object or jumpsuit beside its plate.
@@ -40,6 +40,11 @@ def make_scene(seed: int, scale: float = 2.0, spec: dict | None = None) -> Pictu
     rgb = _light(rgb, np.random.default_rng((0, seed, 3)), spec["background"])
     questions = questions_of(spec, np.random.default_rng((0, seed, 2)))
     return Picture("scene", seed, rgb, layers, tuple(things), questions, spec)
+
+
+def make_worker_scene(seed: int, scale: float = 2.0) -> Picture:
+    """Variant ``seed`` of the worker scene (layout.example_spec): one worker among five objects."""
+    return make_scene(seed, scale, worker_spec(np.random.default_rng((3, seed)), _visible))
 
 
 def _things(spec: dict) -> list[Thing]:
