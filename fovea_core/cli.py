@@ -17,7 +17,7 @@ from fovea_core.cli_bench import bench_app, calibrate_outside
 from fovea_core.cli_export import export
 from fovea_core.cli_train import train_drafter, train_target
 from fovea_core.request import Request, checked_question
-from fovea_core.settings import SettingsError, make_settings, parse_tree
+from fovea_core.settings import POLICIES, SettingsError, make_settings, parse_tree
 from fovea_core.terminal import figures, plain, put_json, say, watch
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -66,7 +66,7 @@ def decode(
     question: Annotated[str, typer.Option(help="What to ask about it.")],
     target: Annotated[str, typer.Option(help="builtin, or a folder with a LLaVA checkpoint.")] = "builtin",
     drafter: Annotated[str, typer.Option(help="builtin, blind, none, lookup, or a folder.")] = "builtin",
-    policy: Annotated[str, typer.Option(help="fovea, topk-K, dense or none.")] = "fovea",
+    policy: Annotated[str, typer.Option(help=f"What the memory does: {POLICIES}.")] = "fovea",
     depth_limit: Annotated[
         int | None, typer.Option(metavar="N", help="Deepest state that reads; -1 reads never (default: the drafter's own).")
     ] = None,

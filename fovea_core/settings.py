@@ -15,6 +15,11 @@ MAX_NEW_TOKENS = 2_048
 MAX_QUESTION_CHARS = 2_000
 
 
+#: What the memory may do in a run (memory.select and memory.controls); K is the number of entries.
+POLICY = re.compile(r"fovea|dense|none|(?:topk|random|static|agnostic|state|tiger)-[1-9]\d{0,3}")
+POLICIES = "fovea, topk-K, dense, none, or a control: random-K, static-K, agnostic-K, state-K, tiger-K"
+
+
 class SettingsError(ValueError):
     """One sentence for a person: which setting is wrong and what is allowed."""
 
@@ -23,7 +28,7 @@ class RunSettings(BaseModel):
     """Everything that decides a run besides picture, question and models.
 
     ``tree``: None lets the measured cost table choose each round.
-    ``policy``: what the memory does: ``fovea``, ``topk-K``, ``dense`` or ``none``.
+    ``policy``: what the memory does, one of POLICIES.
     ``depth_limit``: deepest state that reads the memory; None takes the drafter checkpoint's own.
     ``detail``: ``nodes`` records reads and nodes, ``rounds`` only the rounds (used for timing).
     """
@@ -42,8 +47,8 @@ class RunSettings(BaseModel):
     @field_validator("policy")
     @classmethod
     def _known_policy(cls, value: str) -> str:
-        if value not in ("fovea", "dense", "none") and not re.fullmatch(r"topk-[1-9]\d{0,3}", value):
-            raise ValueError("must be fovea, topk-K (for example topk-16), dense or none")
+        if not POLICY.fullmatch(value):
+            raise ValueError(f"must be {POLICIES} (for example topk-16)")
         return value
 
 

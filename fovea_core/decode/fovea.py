@@ -78,7 +78,7 @@ class FoveaDrafter:
     def start(self, run, settings: RunSettings) -> FoveaRun:
         """Begin a request: ``run.features`` (N, d) and ``run.valid`` (N,) become the visual memory where one is used."""
         name, limit = self.sight(settings)
-        policy, memory = make_policy(name, self.config.bounds), None
+        policy, memory = make_policy(name, self.config.bounds, settings.seed), None
         if policy.reads:
             like = self.folded.from_target
             features, valid = run.features.to(like.device, like.dtype), run.valid.to(like.device)
@@ -133,6 +133,7 @@ class FoveaRun:
             mask = torch.cat((later.new_zeros(m, body.stable), later), 1)
         self.root = body.forward(x, folded.turn(positions), mask)[-1:]
         body.keep()
+        self.policy.round(states[-1])
 
     @torch.inference_mode()
     def propose(self, shape: Shape) -> Draft:

@@ -54,7 +54,9 @@ class FoldedMemory:
         size = keys.shape[-1]
         asked = weights.query.weight.t() @ keys.t() / math.sqrt(size)  # (d, n)
         self.ask = (weights.norm_h.weight[:, None] * asked).contiguous()
-        self.rows = (weights.depth + weights.norm_h.bias) @ asked  # (depth rows, n)
+        self.depth_rows = weights.depth @ asked  # (depth rows, n)
+        self.bias_row = weights.norm_h.bias @ asked  # (n,)
+        self.rows = self.depth_rows + self.bias_row
         self.size, self.eps, self.n_valid = size, weights.norm_h.eps, memory.valid.sum()
         first = torch.cat((correction.f[0].weight, correction.g[0].weight))  # (2 width, 2 d)
         self.from_state = first[:, :size].t().contiguous()
@@ -67,6 +69,13 @@ class FoldedMemory:
     def scores(self, states: torch.Tensor, depth: int | torch.Tensor) -> torch.Tensor:
         """Eq 4 for (m, d) states of one depth, or of (m,) depths: (m, n)."""
         return torch.addmm(self.rows[depth], F.layer_norm(states, (self.size,), eps=self.eps), self.ask)
+
+    def partial_scores(self, states: torch.Tensor | None, depth: int | None) -> torch.Tensor:
+        """Eq 4 with a part of the query left out: the state (None) or the depth row (None). (m or 1, n)."""
+        row = torch.zeros_like(self.bias_row) if depth is None else self.depth_rows[depth]
+        if states is None:
+            return row[None]
+        return torch.addmm(row + self.bias_row, F.layer_norm(states, (self.size,), eps=self.eps), self.ask)
 
     def correct(self, states: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Eq 7-9: (m, d) states and (m, n) weights to (h + g c, gate (m, 1), correction (m, d))."""

@@ -6,10 +6,11 @@ summed in float64 (in float32, 500 equal masses need 401 entries instead of 400)
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import torch
+
+from fovea_core.settings import POLICIES, POLICY
 
 #: A cumulative mass this close below rho counts as reached: softmax masses are float32.
 MASS_TOLERANCE = 1e-6
@@ -76,7 +77,7 @@ class Policy:
         """Called once a run; the policies here keep nothing between states."""
 
     def round(self, tip: torch.Tensor) -> None:
-        """Called once a round with the target's (d,) state at the accepted tip; unused by per-state policies."""
+        """Called when tokens were committed, with the target's (d or more,) state that predicted the last of them."""
 
     def select(self, states: torch.Tensor, depth: int | torch.Tensor, memory) -> Selection:
         """Choose for (..., n, d) states at ``depth`` (one number or (n,)). ``memory`` has ``scores`` and ``n_valid``."""
@@ -110,15 +111,13 @@ class Policy:
         return torch.minimum(count, n_valid), k_raw
 
 
-def make_policy(name: str, bounds: Bounds) -> Policy:
-    """The policy called ``name``: fovea, topk-K, dense or none. Raises ValueError for any other name."""
-    if name == "fovea":
-        return Policy(name, "mass", bounds)
-    if name == "dense":
-        return Policy(name, "all", bounds)
-    if name == "none":
-        return Policy(name, "none", bounds)
-    match = re.fullmatch(r"topk-([1-9]\d{0,3})", name)
-    if match is None:
-        raise ValueError(f"policy {name[:40]!r} is not known: fovea, topk-K, dense or none")
-    return Policy(name, "best", bounds, int(match.group(1)))
+def make_policy(name: str, bounds: Bounds, seed: int = 0) -> Policy:
+    """The policy called ``name`` (settings.POLICIES); ``seed`` decides the draws of random-K. Raises ValueError for others."""
+    from fovea_core.memory.controls import CONTROLS
+
+    if not POLICY.fullmatch(name):
+        raise ValueError(f"policy {name[:40]!r} is not known: {POLICIES}")
+    rule, _, fixed = name.partition("-")
+    if rule in CONTROLS:
+        return CONTROLS[rule](name, bounds, int(fixed), seed)
+    return Policy(name, {"fovea": "mass", "dense": "all", "none": "none", "topk": "best"}[rule], bounds, int(fixed or 0))
