@@ -43,6 +43,28 @@ def bench_faithful(
     _measure(context, measure, print_faithful, seeds, FAITHFUL_SEEDS, as_json)
 
 
+def _policies(name: str, help: str) -> None:
+    """Add the command ``bench NAME``, a table of bench/policies.py."""
+
+    @bench_app.command(name, help=help)
+    def command(
+        context: typer.Context,
+        seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Seeds of the pictures, B not included.")] = None,
+        as_json: JsonFile = None,
+    ) -> None:
+        from functools import partial
+
+        from fovea_core.bench.policies import SEEDS, bench_policies
+        from fovea_core.bench.report import print_policies
+
+        _measure(context, partial(bench_policies, name), print_policies, seeds, SEEDS, as_json)
+
+
+_policies("table7", "The same drafter under every policy of its memory: what the state's own choice is worth.")
+_policies("fig4", "How many entries a read keeps: fixed numbers against the cumulative-mass rule.")
+_policies("fig6", "How deep in the draft tree states may read.")
+
+
 def _measure(context: typer.Context, measure, show, seeds: str | None, default: range, as_json: str | None) -> None:
     """Measure on ``seeds`` or the bench's own, with a progress bar; show the result and put its JSON."""
     from fovea_core.bench.report import progress_bar

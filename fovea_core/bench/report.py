@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fovea_core.worksite.words import KINDS
+
 #: Keys that are shares and read best in per cent.
 PERCENT = (
     "attribute_acc",
@@ -117,3 +119,36 @@ def faithful_rows(result: dict) -> list[tuple[str, list[str]]]:
         (label, [*(_cell(name, values[name]) for name in FAITHFUL[:-1]), _interval(values["difference_interval"])])
         for label, values in rows.items()
     ]
+
+
+#: Columns of the tables of bench/policies.py; each change is set in brackets where its interval includes 0.
+POLICY_FIGURES = ("tau", "pointing", "speedup")
+
+
+def print_policies(result: dict, console: Console | None = None) -> None:
+    """Print a result of ``bench table7``, ``fig4`` or ``fig6``: a row a policy, with its changes against FOVEA."""
+    table = Table(title=f"bench {result['workload']['name']}, seeds {result['workload']['seeds']}", title_justify="left")
+    table.add_column("policy", no_wrap=True)
+    for name in (*POLICY_FIGURES, "entries", "captured"):
+        table.add_column(name, justify="right")
+    table.add_column("tau change: " + ", ".join(KINDS), justify="right")
+    for name, row in result["rows"].items():
+        table.add_row(name, *policy_cells(row))
+    (console or Console(stderr=True)).print(table)
+
+
+def policy_cells(row: dict) -> list[str]:
+    """The cells of a row as ``print_policies`` has them; a change in brackets is one whose interval includes 0."""
+    overall = row["overall"]
+    cells = [f"{_cell(name, overall[name])} {_change(overall, name)}".strip() for name in POLICY_FIGURES]
+    cells += [_cell("entries", overall["entries"]), _cell("same_ids_rate", overall["captured"])]
+    return [*cells, ", ".join(_change(row[kind], "tau") or "-" for kind in KINDS)]
+
+
+def _change(figures: dict, name: str) -> str:
+    """A change with its sign; in brackets where its interval includes 0, empty where there is none."""
+    change, interval = figures[f"{name}_change"], figures[f"{name}_interval"]
+    if change is None or interval is None or (change == 0 and tuple(interval) == (0.0, 0.0)):
+        return ""
+    text = f"{100 * change:+.0f} points" if name == "pointing" else f"{change:+.2f}"
+    return f"({text})" if interval[0] <= 0 <= interval[1] else text

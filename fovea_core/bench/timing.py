@@ -49,3 +49,26 @@ def bootstrap_interval(
         total += drawn[:, 0] / drawn[:, 1]
     low, high = np.quantile(total / len(groups), (0.025, 0.975))
     return float(low), float(high)
+
+
+def change_interval(
+    groups: Sequence[Sequence[tuple[float, float, float, float]]], resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[float, float] | None:
+    """95 % percentile interval of the mean over groups of a/b - c/d, pictures (a, b, c, d) drawn again with replacement inside
+    each group, so that both sides of a difference always see the same pictures.
+
+    A group in which a or c has nothing below it is left out; None where none is left.
+    """
+    groups = [
+        rows for group in groups if (rows := np.array(group, float)).size and rows[:, 1].sum() > 0 and rows[:, 3].sum() > 0
+    ]
+    if not groups:
+        return None
+    rng = np.random.default_rng(seed)
+    total = np.zeros(resamples)
+    for rows in groups:
+        drawn = rows[rng.integers(len(rows), size=(resamples, len(rows)))].sum(1)  # (resamples, 4)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            total += drawn[:, 0] / drawn[:, 1] - drawn[:, 2] / drawn[:, 3]
+    low, high = np.nanquantile(total / len(groups), (0.025, 0.975))
+    return float(low), float(high)

@@ -1,0 +1,220 @@
+"""``bench table7``, ``fig4``, ``fig6``: the same drafter reading in other ways, with the change against FOVEA: the paper's
+Table 7 (controls) and figures 4 (how many entries) and 6 (how deep) in miniature.
+
+Each row answers the same questions on the same tree; a row's tau, pointing and captured mass come from one untimed run a
+picture, its speedup from runs that take turns with plain decoding and with all other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import fmean
+
+from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, machine, versions
+from fovea_core.bench.models import Loader, load_builtin
+from fovea_core.bench.pointing import Pointing
+from fovea_core.bench.score import place_facts
+from fovea_core.bench.scoring import Ran, SharedPrefill, run_once
+from fovea_core.bench.timing import REPEATS, RESAMPLES, change_interval, interleaved_ms, ratio
+from fovea_core.bench.workloads import MAPS, TREES, Case, draw_case, timed_seeds
+from fovea_core.decode.plain import decode_plain
+from fovea_core.settings import RunSettings
+from fovea_core.trace.codec import unpack_entries
+from fovea_core.trace.strip import jaccard_distance
+from fovea_core.worksite.words import KINDS
+
+#: Default seeds, the first half of those of ``bench builtin``.
+SEEDS = range(9_500_000, 9_500_030)
+FULL = "fovea"
+#: Name of the tree on which rows are timed: a chain, on which drafting is cheapest here.
+TIMED = "chain"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to read: ``settings`` beside the workload's; ``paper``: its (speedup, tau) change against full FOVEA there."""
+
+    settings: dict = field(default_factory=dict)
+    blind: bool = False
+    paper: tuple[float, float] | None = None
+
+
+#: Rows of Table 7; the paper's changes stand there, with 16 entries where a control has a number.
+CONTROLS = {
+    FULL: Row(),
+    "topk-16": Row({"policy": "topk-16"}),
+    "dense": Row({"policy": "dense"}, paper=(-0.157, -0.193)),
+    "random-16": Row({"policy": "random-16"}, paper=(-0.176, -0.206)),
+    "static-16": Row({"policy": "static-16"}, paper=(-0.187, -0.225)),
+    "agnostic-16": Row({"policy": "agnostic-16"}, paper=(-0.247, -0.213)),
+    "state-16": Row({"policy": "state-16"}, paper=(-0.197, -0.204)),
+    "tiger-8": Row({"policy": "tiger-8"}),
+    "none": Row({"policy": "none"}),
+    "blind twin": Row(blind=True),
+}
+
+#: Rows of every table by its name.
+TABLES = {
+    "table7": CONTROLS,
+    "fig4": {FULL: Row(), **{name: Row({"policy": name}) for name in ("none", *(f"topk-{2**i}" for i in range(8)), "dense")}},
+    "fig6": {
+        FULL: Row(),
+        **{f"l <= {depth}": Row({"depth_limit": depth}) for depth in range(5)},
+        "none": Row({"policy": "none"}),
+    },
+}
+
+
+@dataclass
+class Measured:
+    """What one row did on one picture: tokens behind the first and rounds; hits of facts and facts with a read; mean entries
+    and captured mass of all reads; mean Jaccard distance between the reads of neighbouring words (None without reads)."""
+
+    tokens: int
+    rounds: int
+    hits: int
+    facts: int
+    entries: float | None
+    captured: float | None
+    movement: float | None
+    same: bool
+
+
+def measure(case: Case, ran: Ran, plain_ids: list[int]) -> Measured:
+    """One run's figures."""
+    pointing = Pointing()
+    pointing.add(case.picture, ran.summary, place_facts(case.long, ran.summary.tokens), ran.reads)
+    shown = [token.read for token in ran.summary.tokens if token.read is not None]
+    sets = [set(unpack_entries(read.entries)) for read in shown]
+    moved = [jaccard_distance(one, other) for one, other in pairwise(sets)]
+    hits, facts = (sum(pair[i] for pair in pointing.hits.values()) for i in (0, 1))
+    return Measured(
+        tokens=len(ran.summary.ids) - 1,
+        rounds=ran.summary.rounds,
+        hits=hits,
+        facts=facts,
+        entries=fmean(len(unpack_entries(read.entries)) for read in ran.reads) if ran.reads else None,
+        captured=fmean(read.captured for read in ran.reads) if ran.reads else None,
+        movement=fmean(moved) if moved else None,
+        same=ran.summary.ids == plain_ids,
+    )
+
+
+def bench_policies(name: str, seeds: range = SEEDS, progress: Callable[[int, int, str], None] | None = None) -> dict:
+    """Table ``name`` of the embedded model. Raises TargetError or DrafterError where the weights are missing."""
+    return read_table(name, load_builtin, seeds, progress)
+
+
+def read_table(
+    name: str,
+    load: Loader,
+    seeds: range,
+    progress: Callable[[int, int, str], None] | None = None,
+    *,
+    budget: int = 256,
+    scale: float | None = None,
+) -> dict:
+    """Every row of the table ``name`` on the long question of every seed's picture, as plain values for JSON.
+
+    {rows: {name: {overall, scene, text, chart, paper}}, workload, models, machine, ...}; figures as in ``figures``.
+    """
+    rows = TABLES[name]
+    models = dict(zip(("target", "drafter", "blind"), load(), strict=True))
+    timed, done = timed_seeds(seeds), 0
+
+    def step(what: str) -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, len(timed) + len(seeds), what)
+
+    watch = LoadWatch()
+    times: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
+    for seed in timed:
+        case = draw_case(seed, scale)
+        times[case.kind].append(time_rows(models, case, rows, budget))
+        step(f"timing {case.kind} {seed}")
+    others = watch.others()
+    measured: dict[str, dict[str, list[Measured]]] = {label: {kind: [] for kind in KINDS} for label in rows}
+    shared = SharedPrefill(models["target"])
+    for seed in seeds:
+        case = draw_case(seed, scale)
+        plain_ids = decode_plain(shared, case.image, case.long.question, _plain(budget)).ids
+        for label, row in rows.items():
+            ran = _run(models | {"target": shared}, case, row, MAPS, budget)
+            measured[label][case.kind].append(measure(case, ran, plain_ids))
+        step(f"reading {case.kind} {seed}")
+    over = {"overall": KINDS, **{kind: [kind] for kind in KINDS}}
+    table = {label: {key: figures(label, measured, times, kinds) for key, kinds in over.items()} for label in rows}
+    for label, row in rows.items():
+        table[label]["paper"] = row.paper and {"speedup_change": row.paper[0], "tau_change": row.paper[1]}
+    return {
+        "rows": table,
+        "workload": {
+            "name": name,
+            "seeds": f"{seeds.start}:{seeds.stop}",
+            "timed_pictures": len(timed),
+            "repeats": REPEATS,
+            "resamples": RESAMPLES,
+            "max_new_tokens": budget,
+            "tree": TREES[MAPS].model_dump(),
+            "timed_tree": TREES[TIMED].model_dump(),
+        },
+        "models": {part: {"id": model.id, "fingerprint": model.fingerprint} for part, model in models.items()},
+        "machine": machine(),
+        "versions": versions(),
+        "load_average": watch.load_average,
+        "others_cpu_share": others,
+        "machine_busy": others >= BUSY_SHARE,
+    }
+
+
+def time_rows(models: dict, case: Case, rows: dict[str, Row], budget: int) -> dict[str, float]:
+    """Median ms of whole requests, prefill included: plain decoding and every row on the timed tree, in turns."""
+    ways: dict[str, Callable] = {
+        "plain": lambda: decode_plain(models["target"], case.image, case.long.question, _plain(budget))
+    }
+    for name, row in rows.items():
+        ways[name] = lambda row=row: _run(models, case, row, TIMED, budget)
+    return interleaved_ms(ways)
+
+
+def _run(models: dict, case: Case, row: Row, tree: str, budget: int) -> Ran:
+    detail = "nodes" if tree == MAPS else "rounds"
+    settings = RunSettings(**({"max_new_tokens": budget, "tree": TREES[tree], "detail": detail} | row.settings))
+    drafter = models["blind" if row.blind else "drafter"]
+    return run_once(models["target"], drafter, case.image, case.long.question, settings, None)
+
+
+def _plain(budget: int) -> RunSettings:
+    return RunSettings(max_new_tokens=budget, detail="rounds")
+
+
+def figures(name: str, measured: dict, times: dict, kinds: Sequence[str]) -> dict:
+    """What a row comes to over ``kinds``, each figure the mean of the kinds' figures.
+
+    tau and pointing with their change against FOVEA and its paired 95 % interval (pictures drawn again with replacement inside
+    each kind); speedup over plain decoding, prefill included, on the timed chain, and its change; entries, captured and
+    movement: means over pictures. None where nothing was counted.
+    """
+    mine, full = ([measured[row][kind] for kind in kinds] for row in (name, FULL))
+    lengths = [[(m.tokens, m.rounds, f.tokens, f.rounds) for m, f in zip(a, b)] for a, b in zip(mine, full)]
+    points = [[(m.hits, m.facts, f.hits, f.facts) for m, f in zip(a, b)] for a, b in zip(mine, full)]
+    spent = [[(t["plain"], t[name], t["plain"], t[FULL]) for t in times[kind]] for kind in kinds]
+    out: dict = {"answers": sum(map(len, mine)), "same_ids_rate": _mean([m.same for group in mine for m in group])}
+    for figure, groups in (("tau", lengths), ("pointing", points), ("speedup", spent)):
+        own = _mean([ratio([row[:2] for row in group]) for group in groups])
+        reference = _mean([ratio([row[2:] for row in group]) for group in groups])
+        out[figure] = own
+        out[f"{figure}_change"] = None if own is None or reference is None else own - reference
+        out[f"{figure}_interval"] = change_interval(groups)
+    for figure in ("entries", "captured", "movement"):
+        out[figure] = _mean([getattr(m, figure) for group in mine for m in group])
+    return out
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
