@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import gradio as gr
 
 from app.pages.explain import build_explain
+from app.pages.lab import build_lab, measured
 from app.session import Session
 from app.theme import CSS, make_theme
 from fovea_core.examples import ASSETS, Example, load_examples
@@ -23,8 +24,12 @@ def build_page(session: Session, examples: Sequence[Example] | None = None) -> g
     """The page on top of ``session``; ``examples`` None takes the recorded ones of the repository."""
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3_600, 7_200)) as blocks:
         gr.HTML(HEAD)
-        with gr.Tabs(elem_id="fx-tabs"), gr.Tab("Explain", id="explain"):
-            on = build_explain(session, load_examples() if examples is None else examples)
+        with gr.Tabs(elem_id="fx-tabs"):
+            with gr.Tab("Explain", id="explain"):
+                on = build_explain(session, load_examples() if examples is None else examples)
+            if found := measured(ASSETS / "bench"):
+                with gr.Tab("Lab", id="lab"):
+                    build_lab(found)
         blocks.unload(on.leave)
     return blocks.queue(max_size=64, default_concurrency_limit=8)
 

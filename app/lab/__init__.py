@@ -1,0 +1,35 @@
+"""The studies of the Lab, in the order of the page."""
+
+from __future__ import annotations
+
+from app.lab.memory import faithful_figure, faithful_readings, faithful_table, twin_figure, twin_readings, twin_table
+from app.lab.policies import policy_figure, policy_readings, policy_table
+from app.lab.study import Study
+
+_WAYS = (policy_readings, policy_table, policy_figure)
+STUDIES = (
+    Study(
+        "builtin",
+        "Does the memory matter?",
+        "The drafter against a twin that was trained without one.",
+        twin_readings,
+        twin_table,
+        twin_figure,
+    ),
+    Study(
+        "faithful",
+        "Do words need what was retrieved for them?",
+        "Take the entries away and look at the word.",
+        faithful_readings,
+        faithful_table,
+        faithful_figure,
+    ),
+    Study(
+        "table7",
+        "Does it matter which entries are fetched?",
+        "The same drafter, its entries chosen by less than its own query (the paper's Table 7).",
+        *_WAYS,
+    ),
+    Study("fig4", "How many?", "Fixed numbers of entries against the cumulative-mass rule (the paper's figure 4).", *_WAYS),
+    Study("fig6", "How deep in the draft?", "Only states up to this depth may read (the paper's figure 6).", *_WAYS),
+)

@@ -1,0 +1,101 @@
+"""A measured table as the Lab shows it: rows for people, one-line readings, a plotly figure, CSV. From files, no model."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+KINDS = ("scene", "text", "chart")
+#: Okabe-Ito, as in the player: ours and the paper's.
+OURS, PAPERS, OTHER = "#0072B2", "#D55E00", "#999999"
+INK = "#7a776f"  # readable on the page's light and dark paper
+
+
+@dataclass(frozen=True)
+class Study:
+    """One measured table: its file is ``assets/bench/NAME.json``, written by ``bench NAME``."""
+
+    name: str
+    title: str
+    question: str
+    read: Callable[[dict], list[str]]
+    table: Callable[[dict], tuple[list[str], list[list]]]
+    draw: Callable[[dict], Figure]
+
+    @property
+    def command(self) -> str:
+        """The command that measures it anew."""
+        return f"python -m fovea_core bench {self.name} --json {self.name}.json"
+
+
+def load_study(study: Study, folder: Path) -> dict | None:
+    """The committed result of a study; None where there is none or it is damaged."""
+    try:
+        result = json.loads((folder / f"{study.name}.json").read_text("utf-8"))
+        study.table(result)
+        study.read(result)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError):
+        return None
+    return result
+
+
+def where(result: dict) -> str:
+    """Seeds and machine of a result, in one line; says so where the machine was busy."""
+    machine, busy = result["machine"], result.get("machine_busy")
+    text = f"Seeds {result['workload']['seeds']}; {machine['processor']}, {machine['cores']} cores."
+    return text + (" Other programs ran beside the timings: take speeds with care." if busy else "")
+
+
+def csv_text(columns: list[str], rows: list[list]) -> str:
+    """The table as CSV."""
+    out = io.StringIO()
+    csv.writer(out).writerows([columns, *rows])
+    return out.getvalue()
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number for people; '-' where there is none."""
+    return "-" if value is None else f"{value:.{digits}f}".replace("-0.00", "0.00")
+
+
+def percent(value: float | None) -> str:
+    """A share in per cent; '-' where there is none."""
+    return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def change(figures: dict, name: str, scale: float = 1) -> str:
+    """A change against FOVEA with its 95 % interval; '-' for FOVEA itself."""
+    value, interval = figures[f"{name}_change"], figures[f"{name}_interval"]
+    if value is None or interval is None or (value == 0 and tuple(interval) == (0, 0)):
+        return "-"
+    digits = 2 if scale == 1 else 0
+    return f"{scale * value:+.{digits}f} ({scale * interval[0]:+.{digits}f} to {scale * interval[1]:+.{digits}f})"
+
+
+def sure(figures: dict, name: str) -> bool:
+    """Whether the interval of a change leaves out 0."""
+    interval = figures[f"{name}_interval"]
+    return interval is not None and not interval[0] <= 0 <= interval[1]
+
+
+def styled(figure: Figure, x: str, height: int, y: str = "") -> Figure:
+    """The page's look: no background of its own, one ink for light and dark."""
+    return figure.update_layout(
+        height=height,
+        margin={"l": 10, "r": 10, "t": 30, "b": 40},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        font={"color": INK, "size": 13},
+        xaxis={"title": x, "gridcolor": "rgba(128,128,128,.25)", "zerolinecolor": "rgba(128,128,128,.6)", "automargin": True},
+        yaxis={"title": y, "gridcolor": "rgba(128,128,128,.15)", "automargin": True, "autorange": None if y else "reversed"},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        barmode="group",
+    )

@@ -1,0 +1,77 @@
+"""The Lab's readings, tables and figures say what the measured files say."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from app.lab import STUDIES
+from app.lab.policies import policy_readings, policy_table
+from app.lab.study import csv_text, load_study, number, where
+from app.pages.lab import _safe, measured
+from fovea_core.examples import ASSETS
+
+MACHINE = {"processor": "a processor", "cores": 2}
+
+
+def figures(tau=2.0, change=0.0, interval=(0.0, 0.0)) -> dict:
+    parts = {"tau": tau, "pointing": 0.5, "speedup": 1.2, "entries": 16.0, "captured": 0.8}
+    for name in ("tau", "pointing", "speedup"):
+        parts |= {f"{name}_change": change, f"{name}_interval": interval}
+    return parts
+
+
+def policies(**rows) -> dict:
+    """A result of bench/policies.py with ``rows``: name -> (change of tau, its interval, the paper's change)."""
+    table = {"fovea": {"overall": figures(), "paper": None}}
+    for name, (change, interval, paper) in rows.items():
+        stood = None if paper is None else {"tau_change": paper, "speedup_change": paper}
+        table[name] = {"overall": figures(2 + change, change, interval), "paper": stood}
+    return {"rows": table, "workload": {"seeds": "1:2"}, "machine": MACHINE}
+
+
+def test_readings_tell_sure_from_unsure_and_agreement_from_its_absence():
+    result = policies(
+        worse=(-0.5, (-0.6, -0.4), -0.2),
+        unsure=(-0.1, (-0.3, 0.1), -0.2),
+        better=(0.5, (0.4, 0.6), -0.2),
+        alone=(-1.0, (-2, -0.5), None),
+    )
+    worse, unsure, better, alone = policy_readings(result)
+    assert worse == "worse: costs 25 % of tau here; the paper's tau changes by -0.20."
+    assert (
+        unsure.startswith("unsure: no sure difference to FOVEA here (-0.10 (-0.30 to +0.10))") and "NOT what we see" in unsure
+    )
+    assert better.startswith("better: gains 25 %") and "NOT what we see" in better
+    assert alone == "alone: costs 50 % of tau here."
+    columns, rows = policy_table(result)
+    assert [len(row) for row in rows] == [len(columns)] * 5 and rows[0][2] == "-" and rows[1][2] == "-0.50 (-0.60 to -0.40)"
+    assert list(csv.reader(io.StringIO(csv_text(columns, rows))))[1:] == [[str(cell) for cell in row] for row in rows]
+
+
+def test_committed_results_are_all_shown():
+    """Every result in assets/bench that a study knows can be read, tabled and drawn."""
+    shown = {study.name: (study, result) for study, result in measured(ASSETS / "bench")}
+    assert {"builtin", "faithful"} <= set(shown)
+    for study, result in shown.values():
+        columns, rows = study.table(result)
+        assert rows and all(len(row) == len(columns) for row in rows)
+        assert study.read(result) and study.draw(result).data
+        assert where(result).startswith("Seeds ")
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", '{"rows": {}}', json.dumps(policies() | {"rows": {"x": 1}})])
+def test_a_damaged_result_is_left_out(tmp_path, content):
+    if content is not None:
+        for study in STUDIES:
+            (tmp_path / f"{study.name}.json").write_text(content)
+    assert measured(tmp_path) == []
+    assert load_study(STUDIES[0], tmp_path) is None
+
+
+def test_text_is_never_markup_nor_template():
+    assert _safe("<b>${1+1}</b>") == "&lt;b&gt;&#36;&#123;1+1&#125;&lt;/b&gt;"
+    assert number(-0.001) == "0.00" and number(None) == "-"
