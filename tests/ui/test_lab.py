@@ -11,7 +11,7 @@ from tests.ui.test_page import open_tab, served  # noqa: F401 - a fixture
 def test_the_lab_shows_what_was_measured(served, new_page, width, scheme):  # noqa: F811
     page = open_tab(served, new_page, width, color_scheme=scheme)
     page.get_by_role("tab", name="Lab").click()
-    page.wait_for_selector(".fx-study .js-plotly-plot .plot")
+    page.wait_for_selector(".fx-study .js-plotly-plot svg.main-svg")
     page.get_by_role("button", name="The numbers").first.click()
     page.wait_for_selector(".fx-table td")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
