@@ -16,9 +16,10 @@ from tokenizers import AddedToken, Tokenizer, decoders, models
 from fovea_core.fingerprint import fingerprint
 from fovea_core.settings import SettingsError
 from fovea_core.targets import base
-from fovea_core.targets.base import TargetError, probe
+from fovea_core.targets.base import TargetError
 from fovea_core.targets.llava import load_llava
 from fovea_core.targets.pieces import Pieces, Tail
+from fovea_core.targets.probe import probe
 from fovea_core.targets.registry import load_target, pick_device
 from tests.toys import (
     BOS,

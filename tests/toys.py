@@ -177,21 +177,21 @@ class ScriptDrafter:
         self.id, self.script, self.truth, self.vocab_size, self.seed = id, script, list(truth), vocab_size, seed
 
     def start(self, run, settings: RunSettings) -> ScriptRun:
-        return ScriptRun(self, len(run.prompt_ids))
+        return ScriptRun(self, run.next_position)
 
 
 class ScriptRun:
     """``answer`` holds the committed tokens; ``calls`` what extend was given, for tests of the protocol."""
 
-    def __init__(self, drafter: ScriptDrafter, prompt_length: int) -> None:
+    def __init__(self, drafter: ScriptDrafter, start: int) -> None:
         self.drafter, self.answer, self.calls = drafter, [], []
-        self.prompt_length = prompt_length
+        self.start = start  # position of the answer's first token
         self.random = random.Random(drafter.seed)
 
     def extend(self, tokens, states, positions) -> None:
         assert tokens.shape[0] == states.shape[0] == positions.shape[0]
         self.calls.append((tokens, states, positions))
-        self.answer += [token for token, position in zip(tokens.tolist(), positions.tolist()) if position >= self.prompt_length]
+        self.answer += [token for token, position in zip(tokens.tolist(), positions.tolist()) if position >= self.start]
 
     def propose(self, shape: Shape) -> Draft:
         return self.drafter.script(self, shape)

@@ -6,6 +6,7 @@ target's final norm; a target with *taps* appends the states of some earlier lay
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class Prompt:
 
     ids: the prompt's tokens, image placeholders included; spans: half-open index ranges of the placeholders;
     features (N, d): output of the projector for all of them; tiles, valid (N,) bool: where they lie on the picture.
+    positions (3, T) int64: rotary positions on the axes time, height, width, one number thrice for text; None = 0 .. T-1.
     """
 
     ids: list[int]
@@ -40,6 +42,7 @@ class Prompt:
     features: Tensor
     tiles: list[Tile]
     valid: Tensor
+    positions: Tensor | None = None
 
 
 #: Committed tokens as a drafter takes them: tokens (m,) int64, states (m, d) that predicted them, positions (m,) int64.
@@ -50,6 +53,7 @@ class Backbone:
     """A language model's own modules, called without its wrapper: embedding, decoder layers, final norm, head, rotation table.
 
     Attributes: ``embedding`` (V, d), ``head`` (V, d), ``norm`` (module), ``context`` (positions), ``layers``, ``taps``.
+    Where the checkpoint has a sliding window, the context ends with it, so that the window never slides.
     """
 
     taps: tuple[int, ...] = ()
@@ -60,12 +64,22 @@ class Backbone:
             raise TargetError(f"rotary positions of type {config.rope_parameters['rope_type']} are not supported.")
         self.layers, self.norm, self.lm_head = language_model.layers, language_model.norm, head
         self.embedding, self.head = language_model.embed_tokens.weight, head.weight
-        self.context, self.hidden_size = config.max_position_embeddings, config.hidden_size
+        self.language_model, self.hidden_size = language_model, config.hidden_size
+        self.context = min(config.max_position_embeddings, getattr(config, "sliding_window", None) or sys.maxsize)
         self.kv_heads = config.num_key_value_heads
         self.head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         with torch.no_grad():
             positions = torch.arange(self.context, device=self.embedding.device)[None]
             self._rope = tuple(t.detach() for t in language_model.rotary_emb(self.embedding, positions))  # 2 x (1, C, size)
+
+    @property
+    def attention(self) -> str:
+        """Name of the attention in use: sdpa, eager."""
+        return self.language_model.config._attn_implementation
+
+    @attention.setter
+    def attention(self, name: str) -> None:
+        self.language_model.set_attn_implementation(name)
 
     def new_cache(self, slots: int) -> SlotCache:
         """An empty cache for one run."""
@@ -73,9 +87,18 @@ class Backbone:
 
     @torch.inference_mode()
     def forward(self, embedded: Tensor, positions: Tensor | slice, mask: Tensor | None, cache: SlotCache) -> Tensor:
-        """(n, d) embedded tokens at ``positions`` to (n, (1 + taps) d) states; their keys wait in ``cache``."""
-        cos, sin = self._rope
-        states, tapped = run_layers(self.layers, embedded[None], (cos[:, positions], sin[:, positions]), mask, cache, self.taps)
+        """(n, d) embedded tokens at ``positions`` to (n, (1 + taps) d) states; their keys wait in ``cache``.
+
+        positions: a slice, (n,) or (3, n), one row an axis. Without a mask the tokens are one alone or a prompt, read causally.
+        """
+        if isinstance(positions, Tensor) and positions.dim() == 2:
+            rope = self.language_model.rotary_emb(embedded, positions[:, None])
+        else:
+            rope = tuple(table[:, positions] for table in self._rope)
+        if mask is None and embedded.shape[0] > 1 and self.attention != "sdpa":  # the others take no mask for 'see everything'
+            lowest = torch.finfo(embedded.dtype).min
+            mask = embedded.new_full((embedded.shape[0],) * 2, lowest).triu_(1)[None, None]
+        states, tapped = run_layers(self.layers, embedded[None], rope, mask, cache, self.taps)
         return join_taps(self.norm(states), tapped)[0]
 
 
@@ -112,7 +135,9 @@ class Target(ABC):
 
         Raises TargetError where the prompt leaves no room for an answer.
         """
-        return TargetRun(self, self.prompt(image, question), answer)
+        run = TargetRun(self, self.prompt(image, question), answer)
+        run.asked = (image, question)
+        return run
 
     def tap(self, layers: Sequence[int]) -> None:
         """Append the states that enter these decoder layers to ``hidden`` from the next run on.
@@ -135,8 +160,11 @@ class TargetRun:
     """One request: what the prompt gave, and a cache of its own that grows by ``forward_tree`` and ``commit``.
 
     Attributes: ``prompt_ids`` (T), ``spans``, ``tiles``, ``features`` (N, d), ``valid`` (N,) bool, ``hidden`` (T, d or more)
-    states of the prompt, ``logits`` (V,) behind it, ``positions`` (T,) position ids, ``next_position`` of the root.
+    states of the prompt, ``logits`` (V,) behind it, ``positions`` (T,) position ids (of image tokens on three axes: the first),
+    ``next_position`` of the root, ``asked``: picture and question, where prefill made the run.
     """
+
+    asked: tuple[Image.Image, str] | None = None
 
     @torch.inference_mode()
     def __init__(self, target: Target, prompt: Prompt, answer: Sequence[int] = ()) -> None:
@@ -155,15 +183,20 @@ class TargetRun:
         for first, last in self.spans:
             embedded[first:last] = self.features[taken : taken + last - first]
             taken += last - first
-        self.positions = torch.arange(length)
-        self.hidden = target.backbone.forward(embedded, slice(0, length), None, self.cache)
+        self.positions, self._ahead = torch.arange(length), 0  # _ahead: by how much the root's position differs from its number
+        rope: Tensor | slice = slice(0, length)
+        if prompt.positions is not None:
+            behind = int(prompt.positions.max()) + 1 + torch.arange(len(answer))
+            rope = torch.cat([prompt.positions, behind.expand(3, -1)], 1).to(target.device)  # (3, T)
+            self.positions, self._ahead = rope[0].cpu(), int(rope.max()) + 1 - length
+        self.hidden = target.backbone.forward(embedded, rope, None, self.cache)
         self.cache.commit(range(length))
         self.logits = target.logits(self.hidden[-1:])[0]
 
     @property
     def next_position(self) -> int:
         """Position id of the root: everything before it is in the cache."""
-        return self.cache.committed
+        return self.cache.committed + self._ahead
 
     def outside(self) -> bool | None:
         """Whether the picture lies outside the target's world, by its image tokens; None where the target has no check."""
@@ -197,15 +230,17 @@ class TargetRun:
         tokens, its ancestors and itself; its position is the root's plus its depth. Raises ValueError past the context.
         """
         count, device, committed = tokens.shape[0], self.target.device, self.cache.committed
-        if count == 1:
-            mask, positions = None, slice(self.next_position, self.next_position + 1)
-            deepest = self.next_position
-        else:
-            mask = tree_mask(parents, committed, self.target.embedding.dtype).to(device)
-            deepest = self.next_position + int(depths.max())
-            positions = (depths + self.next_position).to(device)
+        mask = tree_mask(parents, committed, self.target.embedding.dtype).to(device) if count > 1 else None
+        return self.forward_masked(tokens, depths, mask)
+
+    @torch.inference_mode()
+    def forward_masked(self, tokens: Tensor, depths: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """``forward_tree`` with a ready additive mask (1, 1, n, committed + n); None for a single node."""
+        device = self.target.device
+        deepest = self.next_position + int(depths.max())
         if deepest >= self.target.context:
             raise ValueError(f"a node at position {deepest} lies past the context of {self.target.context}")
+        positions = (depths + self.next_position).to(device) if mask is not None else slice(deepest, deepest + 1)
         embedded = F.embedding(tokens.to(device), self.target.embedding)
         hidden = self.target.backbone.forward(embedded, positions, mask, self.cache)
         return self.target.logits(hidden), hidden
@@ -238,28 +273,3 @@ def tree_mask(parents: Tensor, committed: int, dtype: torch.dtype) -> Tensor:
     mask = torch.zeros(1, 1, count, committed + count, dtype=dtype)
     mask[0, 0, :, committed:] = torch.from_numpy(tree)
     return mask
-
-
-@torch.inference_mode()
-def probe(target: Target) -> None:
-    """Refuse a target whose forward over a tree differs from each of its paths, one token at a time.
-
-    Root, three siblings and a grandchild behind a grey picture. Raises TargetError.
-    """
-    parents, depths = torch.tensor([-1, 0, 0, 0, 2]), torch.tensor([0, 1, 1, 1, 2])
-    tokens = torch.arange(5) * 7 % target.vocab_size
-    run = target.prefill(Image.new("RGB", (64, 48), (128, 128, 128)), "?")
-    together = run.forward_tree(tokens, parents, depths)[0].float()
-    slack = 1e-3 if target.embedding.dtype == torch.float32 else 0.05
-    slack *= max(1.0, float(run.logits.abs().max()))
-    length = run.cache.committed
-    for path in ([0, 1], [0, 2, 4], [0, 3]):
-        run.cache.rewind(length)
-        for node in path:
-            alone = run.forward_tree(tokens[node : node + 1], parents[:1], depths[:1])[0][0].float()
-            run.commit([0])
-            if not float((together[node] - alone).abs().max()) <= slack:
-                raise TargetError(
-                    f"The target {target.id} cannot check a draft tree here: its attention gives other results for a tree than "
-                    "for each path alone. Use the sdpa attention."
-                )

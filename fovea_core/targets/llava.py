@@ -12,9 +12,11 @@ from tokenizers import Tokenizer
 from transformers import LlavaForConditionalGeneration
 
 from fovea_core.fingerprint import fingerprint
-from fovea_core.targets.base import Backbone, Prompt, Target, TargetError, probe
+from fovea_core.targets.base import Backbone, Prompt, Target, TargetError
 from fovea_core.targets.geometry import letterbox
+from fovea_core.targets.loading import load_model, unreadable
 from fovea_core.targets.outside import load_check
+from fovea_core.targets.probe import probe
 
 
 class ImageSettings(BaseModel):
@@ -98,27 +100,10 @@ def load_llava(folder: str | Path, device: str | torch.device = "cpu", id: str |
         image = _read_settings(folder / "fovea_target.json")
         tokenizer = _read_tokenizer(folder / "tokenizer.json")
         mark = fingerprint(folder)
-        model, report = LlavaForConditionalGeneration.from_pretrained(
-            folder,
-            dtype=torch.float32 if device.type == "cpu" else "auto",
-            attn_implementation="sdpa",
-            local_files_only=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,
-        )
     except (OSError, ValueError, KeyError) as error:
-        raise TargetError(f"The target in {folder.name} cannot be read: {str(error).splitlines()[0][:200]}") from error
-    for problem, key in (
-        ("is missing", "missing_keys"),
-        ("is unknown", "unexpected_keys"),
-        ("has the wrong shape", "mismatched_keys"),
-    ):
-        if report[key]:
-            first = sorted(report[key], key=str)[0]
-            raise TargetError(
-                f"The target in {folder.name} is damaged: tensor {first if isinstance(first, str) else first[0]} {problem}."
-            )
-    target = LlavaTarget(model.to(device).requires_grad_(False), tokenizer, image, id or str(folder), mark)
+        raise unreadable(folder, error) from error
+    model = load_model(LlavaForConditionalGeneration, folder, device)
+    target = LlavaTarget(model, tokenizer, image, id or str(folder), mark)
     probe(target)
     target.check = load_check(folder, mark, target.hidden_size)
     return target
