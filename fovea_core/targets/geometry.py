@@ -71,3 +71,28 @@ def run_lengths(valid: np.ndarray) -> list[int]:
 def from_run_lengths(runs: list[int]) -> np.ndarray:
     """Inverse of run_lengths: (sum of runs,) bool."""
     return np.repeat(np.arange(len(runs)) % 2 == 0, runs)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a family puts the image tokens of one picture; known from the picture's size alone.
+
+    text: what stands for the picture in the prompt; counts: image tokens of each placeholder in it; tiles: grids of entries on
+    the original picture; valid (N,) bool: False for padding and for entries that are no part of the picture, such as newlines.
+    What no valid entry covers was not seen by the model.
+    """
+
+    text: str
+    counts: list[int]
+    tiles: list[Tile]
+    valid: np.ndarray
+
+    @property
+    def entries(self) -> int:
+        """Rows of features that the tower and the packing rule give."""
+        return len(self.valid)
+
+
+def whole(rows: int, columns: int, view: str, first: int = 0) -> Tile:
+    """A grid over the whole picture, each entry on it."""
+    return Tile(rows=rows, columns=columns, box=(0.0, 0.0, 1.0, 1.0), view=view, first=first, valid=[rows * columns])
