@@ -12,9 +12,10 @@ from fovea_core.decode.fovea import load_drafter
 from fovea_core.decode.lookup import LookupDrafter
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import compare
+from fovea_core.decode.sibling import SiblingDrafter
 from fovea_core.request import Request
 from fovea_core.targets.base import Target
-from fovea_core.targets.registry import load_target, pick_device
+from fovea_core.targets.registry import is_target, load_target, pick_device
 from fovea_core.trace.events import AnyEvent, Compared, CostTable, Finished
 
 #: Names of drafters that are no folder: the trained one, its twin without a memory, nothing (plain steps), prompt lookup.
@@ -85,4 +86,6 @@ def _drafter(name: str, target: Target) -> Drafter | None:
         return None
     if name == "lookup":
         return LookupDrafter()
+    if is_target(name):
+        return SiblingDrafter(load_target(name, target.device), target)
     return load_drafter(name, target)

@@ -9,11 +9,14 @@ from pathlib import Path
 
 #: What else decides a model besides its tensors, where the folder has it.
 CONFIG_FILES = (
+    "chat_template.jinja",
+    "chat_template.json",
     "config.json",
     "fovea_drafter.json",
     "fovea_target.json",
     "generation_config.json",
     "preprocessor_config.json",
+    "processor_config.json",
     "tokenizer.json",
     "tokenizer.model",
     "tokenizer_config.json",
