@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from fovea_core.cli_bench import bench_app, calibrate_outside
+from fovea_core.cli_doctor import doctor, targets
 from fovea_core.cli_export import export
 from fovea_core.cli_train import train_drafter, train_target
 from fovea_core.request import Request, checked_question
@@ -64,8 +65,8 @@ def decode(
     context: typer.Context,
     image: Annotated[Path, typer.Option(help="A picture file.")],
     question: Annotated[str, typer.Option(help="What to ask about it.")],
-    target: Annotated[str, typer.Option(help="builtin, or a folder with a LLaVA checkpoint.")] = "builtin",
-    drafter: Annotated[str, typer.Option(help="builtin, blind, none, lookup, or a folder.")] = "builtin",
+    target: Annotated[str, typer.Option(help="builtin, a folder, or a hub id that `targets` lists.")] = "builtin",
+    drafter: Annotated[str, typer.Option(help="builtin, blind, none, lookup, a folder, or a smaller target.")] = "builtin",
     policy: Annotated[str, typer.Option(help=f"What the memory does: {POLICIES}.")] = "fovea",
     depth_limit: Annotated[
         int | None, typer.Option(metavar="N", help="Deepest state that reads; -1 reads never (default: the drafter's own).")
@@ -96,6 +97,8 @@ def decode(
     from fovea_core.trace.record import tee
 
     engine = load_engine(target, device)
+    if engine.health is not None:
+        say(console, engine.health.sentence)
     request = Request(picture.rgb, question, settings, drafter)
     events = _with_comparison(engine, request)
     if trace is not None:
@@ -204,6 +207,8 @@ def record_examples(context: typer.Context, device: Annotated[str, typer.Option(
 
 
 app.command()(export)
+app.command()(doctor)
+app.command()(targets)
 app.command("calibrate-outside")(calibrate_outside)
 app.command("train-target")(train_target)
 app.command("train-drafter")(train_drafter)

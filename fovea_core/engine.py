@@ -6,6 +6,8 @@ import statistics
 import threading
 from collections.abc import Callable, Iterator
 
+from fovea_core.bench.doctor import Health
+from fovea_core.bench.first_look import first_look
 from fovea_core.decode.cost import cost_table
 from fovea_core.decode.draft import Drafter
 from fovea_core.decode.fovea import load_drafter
@@ -26,10 +28,13 @@ SLOW_MS = 4_000
 
 
 class Engine:
-    """A loaded target and its drafters by name. ``lock`` is held by whoever runs it: one request at a time."""
+    """A loaded target and its drafters by name. ``lock`` is held by whoever runs it: one request at a time.
 
-    def __init__(self, target: Target, load: Callable[[str], Drafter | None]) -> None:
-        self.target, self._load = target, load
+    ``health``: what the doctor says of a published checkpoint on this machine; None where nobody asked it.
+    """
+
+    def __init__(self, target: Target, load: Callable[[str], Drafter | None], health: Health | None = None) -> None:
+        self.target, self._load, self.health = target, load, health
         self.lock = threading.Lock()
         self._drafters: dict[str, Drafter | None] = {}
         self._costs: dict[str, CostTable] = {}
@@ -75,10 +80,13 @@ class Engine:
         )
 
 
-def load_engine(target: str = "builtin", device: str = "auto") -> Engine:
-    """Load a target by name on cpu, cuda or auto. Raises TargetError or SettingsError with one sentence."""
+def load_engine(target: str = "builtin", device: str = "auto", look: bool = True) -> Engine:
+    """Load a target by name on cpu, cuda or auto. Raises TargetError or SettingsError with one sentence.
+
+    ``look``: a published checkpoint is examined at its first load on this machine, which takes up to half a minute.
+    """
     loaded = load_target(target, pick_device(device))
-    return Engine(loaded, lambda name: _drafter(name, loaded))
+    return Engine(loaded, lambda name: _drafter(name, loaded), first_look(loaded) if look else None)
 
 
 def _drafter(name: str, target: Target) -> Drafter | None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
+from fovea_core.decode import sibling as sibling_module
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain
 from fovea_core.decode.sibling import SiblingDrafter
@@ -110,7 +111,7 @@ def test_cache_after_many_rounds():
     torch.testing.assert_close(kept.cache.committed_values(), fresh.cache.committed_values(), atol=1e-3, rtol=1e-4)
 
 
-def test_words_are_matched_by_name(monkeypatch):
+def test_words_are_matched_by_name():
     """A sibling that numbers its special tokens differently: ids go there and back by name, and the answer stays exact."""
     target, sibling = tiny("smolvlm"), tiny("smolvlm", seed=0)
     state = json.loads(tokenizer_of("smolvlm").backend_tokenizer.to_str())
@@ -166,3 +167,13 @@ def test_the_embedded_family_has_siblings_too():
     settings = make_settings(max_new_tokens=20, tree=shaped(3, 3, 10))
     finished, _ = run(target, SiblingDrafter(sibling, target), toy_picture(), settings)
     assert finished.ids == reference(target, toy_picture(), QUESTION, 20)[0]
+
+
+def test_the_shared_share_of_words_decides(monkeypatch):
+    """The least share is a bound: at all words a sibling of the same tokenizer is used, above that none is."""
+    target = tiny("qwen")
+    monkeypatch.setattr(sibling_module, "LEAST_SHARED", 1.0)
+    SiblingDrafter(tiny("qwen", 1), target)
+    monkeypatch.setattr(sibling_module, "LEAST_SHARED", 1.01)
+    with pytest.raises(ValueError, match="no sibling"):
+        SiblingDrafter(tiny("qwen", 1), target)

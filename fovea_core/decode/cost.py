@@ -107,8 +107,7 @@ def cost_table(target: Target, drafter: Drafter | None) -> CostTable:
     if not all(marks):
         return measure(target, drafter)
     key = json.dumps([5, *marks, device_name(target.device), torch.get_num_threads(), torch.__version__])
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = base / "fovea-explorer" / f"cost-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    path = cache_folder() / f"cost-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     kept = _read(path)
     if kept is not None:
         return kept
@@ -124,6 +123,11 @@ def cost_table(target: Target, drafter: Drafter | None) -> CostTable:
     except OSError:
         pass  # a folder that cannot be written costs a measurement next time, nothing else
     return table
+
+
+def cache_folder() -> Path:
+    """Where this user's measurements of this machine are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fovea-explorer"
 
 
 def _read(path: Path) -> CostTable | None:

@@ -112,8 +112,11 @@ class Target(ABC):
 
     Attributes: ``id``, ``fingerprint`` (may be empty for a model in memory), ``hidden_size`` d, ``vocab_size`` V, ``eos_ids``,
     ``context`` (positions), ``embedding`` (V, d), ``head`` (V, d), ``norm`` (the final norm), ``tokenizer``, ``pieces``,
-    ``image_token_id``, ``device``, ``backbone``, ``check`` (what lies outside its world; None = nothing says so).
+    ``image_token_id``, ``device``, ``backbone``, ``check`` (what lies outside its world; None = nothing says so),
+    ``published`` (a stranger's checkpoint, looked over at its first load here).
     """
+
+    published = False
 
     def __init__(
         self, id: str, fingerprint: str, backbone: Backbone, tokenizer: Tokenizer, eos_ids: frozenset[int], image_token_id: int
@@ -129,6 +132,10 @@ class Target(ABC):
     @abstractmethod
     def prompt(self, image: Image.Image, question: str) -> Prompt:
         """Preprocess, encode and project. The question is encoded as ordinary text, whatever it spells."""
+
+    @abstractmethod
+    def generate(self, image: Image.Image, question: str, count: int) -> list[int]:
+        """Greedy ids of transformers' own ``generate()``, at most ``count``: the other opinion on what plain decoding is."""
 
     def prefill(self, image: Image.Image, question: str, answer: Sequence[int] = ()) -> TargetRun:
         """Read picture and question, and ``answer`` token ids behind them if given. Two runs never share anything.

@@ -8,12 +8,13 @@ from typing import ClassVar
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from transformers.image_processing_utils import BaseImageProcessor
 
 from fovea_core.targets.base import Backbone, Prompt, Target, TargetError
 from fovea_core.targets.chat import Chat
 from fovea_core.targets.geometry import Layout
+from fovea_core.targets.reference import own_answer
 
 
 class HubTarget(Target):
@@ -23,6 +24,7 @@ class HubTarget(Target):
     would use. Raises TargetError where processor and model do not belong together.
     """
 
+    published = True
     #: transformers' classes of the family.
     model_class: ClassVar[type[PreTrainedModel]]
     processor_class: ClassVar[type[BaseImageProcessor]]
@@ -92,18 +94,9 @@ class HubTarget(Target):
         ids = torch.tensor([self.chat.prompt(question, layout.text, layout.counts)[0]], device=self.device)
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **self.pixels(image)}
 
-    @torch.inference_mode()
     def generate(self, image: Image.Image, question: str, count: int) -> list[int]:
-        """Greedy ids of transformers' own ``generate()``, of the checkpoint's defaults only the EOS ids: the other opinion on
-        what plain decoding is."""
-        inputs, before = self.inputs(image, question), self.model.generation_config
-        self.model.generation_config = GenerationConfig(
-            max_new_tokens=count, do_sample=False, eos_token_id=sorted(self.eos_ids), pad_token_id=0
-        )
-        try:
-            return self.model.generate(**inputs)[0, inputs["input_ids"].shape[1] :].tolist()
-        finally:
-            self.model.generation_config = before
+        """See Target.generate."""
+        return own_answer(self.model, self.inputs(image, question), self.eos_ids, count)
 
     def require(self, holds: bool, what: str) -> None:
         """Raise TargetError unless processor and model agree."""

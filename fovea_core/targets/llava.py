@@ -13,10 +13,11 @@ from transformers import LlavaForConditionalGeneration
 
 from fovea_core.fingerprint import fingerprint
 from fovea_core.targets.base import Backbone, Prompt, Target, TargetError
-from fovea_core.targets.geometry import letterbox
+from fovea_core.targets.geometry import Letterbox, letterbox
 from fovea_core.targets.loading import load_model, unreadable
 from fovea_core.targets.outside import load_check
 from fovea_core.targets.probe import probe
+from fovea_core.targets.reference import own_answer
 
 
 class ImageSettings(BaseModel):
@@ -70,12 +71,22 @@ class LlavaTarget(Target):
         asked = self.tokenizer.encode(question, add_special_tokens=False).ids
         return [self._bos, *[self.image_token_id] * self.image.cells**2, self._ask, *asked, self._answer]
 
-    def prompt(self, image: Image.Image, question: str) -> Prompt:
-        """See Target.prompt; the picture is letterboxed, cells that lie on padding only are invalid."""
+    def pixels(self, image: Image.Image) -> tuple[torch.Tensor, Letterbox]:
+        """(1, 3, size, size) what the model's own forward takes for a picture, and where the picture lies in it."""
         settings = self.image
         square, place = letterbox(np.asarray(image.convert("RGB")), settings.image_size, settings.fill)
         pixels = (torch.from_numpy(square).permute(2, 0, 1)[None].float() / 255 - settings.mean) / settings.std
-        pixels = pixels.to(self.device, self.embedding.dtype)  # (1, 3, size, size)
+        return pixels.to(self.device, self.embedding.dtype), place
+
+    def generate(self, image: Image.Image, question: str, count: int) -> list[int]:
+        """See Target.generate."""
+        ids = torch.tensor([self.prompt_ids(question)], device=self.device)
+        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "pixel_values": self.pixels(image)[0]}
+        return own_answer(self.model, inputs, self.eos_ids, count)
+
+    def prompt(self, image: Image.Image, question: str) -> Prompt:
+        """See Target.prompt; the picture is letterboxed, cells that lie on padding only are invalid."""
+        settings, (pixels, place) = self.image, self.pixels(image)
         features = self.model.model.get_image_features(pixel_values=pixels).pooler_output[0]  # (N, d)
         count = settings.cells**2
         if features.shape[0] != count:

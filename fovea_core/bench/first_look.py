@@ -1,0 +1,51 @@
+"""The doctor at the first load of a published checkpoint; what passed is stamped and not examined again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from fovea_core.bench.doctor import Check, Health, examine
+from fovea_core.bench.machine import versions
+from fovea_core.decode.cost import cache_folder, device_name
+from fovea_core.targets.base import Target
+
+#: Rises when the checks change.
+EDITION = 1
+
+
+def first_look(target: Target, say: Callable[[Check], None] = lambda check: None) -> Health | None:
+    """The report on a published checkpoint: from its stamp, or fresh. None for a target of this project's own making.
+
+    A stamp holds for one fingerprint, device, dtype and set of versions; a failed check leaves none.
+    """
+    if not (target.published and target.fingerprint):
+        return None
+    path = stamp_path(target)
+    try:
+        return Health.model_validate_json(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        pass
+    health = examine(target, say=say)
+    if not health.failed:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = path.with_suffix(f".{os.getpid()}")
+            fresh.write_text(health.model_dump_json(), "utf-8")
+            fresh.replace(path)
+        except OSError:
+            pass  # it costs another look next time, nothing else
+    return health
+
+
+def stamp_path(target: Target) -> Path:
+    """Where the stamp of this target on this machine lies: beside the cost tables."""
+    found = versions()
+    about = [EDITION, target.fingerprint, device_name(target.device), str(target.embedding.dtype), target.backbone.attention]
+    key = json.dumps([*about, found["torch"], found["transformers"], torch.version.cuda])
+    return cache_folder() / f"doctor-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
