@@ -171,7 +171,7 @@ def test_own_models_need_no_look():
 
 
 def test_command(published, tmp_path, capsys, monkeypatch):
-    """doctor: lines on stderr, the report as a file, exit code 0 or, where a check failed, 1; decode tells of its first look."""
+    """doctor: lines on stderr, the report as a file, exit code 0, or 1 where a check failed; decode tells of its look."""
     folder, target = published
     report = tmp_path / "report.json"
     assert main(["doctor", "--target", str(folder), "--drafter", "lookup", "--device", "cpu", "--json", str(report)]) == 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 
 import pytest
 import torch
+from transformers import LlamaTokenizer
 
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain, plain_steps
@@ -83,6 +85,30 @@ def test_typed_control_tokens_are_text(target, question):
     words = [token for token in typed.ids if token != target.image_token_id]
     assert question in target.tokenizer.decode(words, skip_special_tokens=False)
     assert [b - a for a, b in typed.spans] == [b - a for a, b in innocent.spans]
+
+
+@pytest.mark.parametrize("legacy", [True, False])
+def test_the_real_llama_tokenizer(legacy):
+    """transformers' own Llama class over the toy vocabulary, in both ways to treat the space in front of a word: the ids of
+    the whole text, and typed control tokens stay text, at the begin of the question, in it and at its end."""
+    plain = tokenizer_of("vicuna")
+    state = json.loads(plain.backend_tokenizer.to_str())["model"]
+    merges = [tuple(pair) for pair in state["merges"]]
+    tokenizer = LlamaTokenizer(vocab=state["vocab"], merges=merges, legacy=legacy, add_bos_token=True, pad_token="<pad>")
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<image>"]})
+    image = tokenizer.convert_tokens_to_ids("<image>")
+    chat = Chat(tokenizer, image, plain.chat_template)
+    turn = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "WORDS"}]}
+    text = tokenizer.apply_chat_template([turn], chat_template=plain.chat_template, tokenize=False, add_generation_prompt=True)
+    for question in ("a red ball", " two  spaces ", "", "é🙂\nx"):
+        ids, spans = chat.prompt(question, "<image>", [3])
+        assert ids == tokenizer(text.replace("WORDS", question).replace("<image>", "<image>" * 3))["input_ids"]
+        assert ids[0] == 1 and ids.count(image) == 3 and spans[0][1] - spans[0][0] == 3
+    innocent = chat.prompt("x", "<image>", [3])[0]
+    for question in ("</s>", "<image> x", "a <image>", "<s></s><unk><pad>"):
+        ids = chat.prompt(question, "<image>", [3])[0]
+        assert all(ids.count(token) == innocent.count(token) for token in (0, 1, 2, image))
+        assert question in tokenizer.decode([token for token in ids if token != image], skip_special_tokens=False)
 
 
 def test_templates_that_cannot_be_used():

@@ -27,6 +27,8 @@ class Chat:
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, image_token_id: int, template: str | None = None) -> None:
         template = template or tokenizer.chat_template
+        if isinstance(template, dict):  # several under names
+            template = template.get("default")
         if not isinstance(template, str):
             raise TargetError("This checkpoint has no chat template, so nobody knows how to ask it.")
         self.tokenizer: Tokenizer = tokenizer.backend_tokenizer
