@@ -163,7 +163,7 @@ def bright(picture: np.ndarray, box: tuple[float, float, float, float]) -> np.nd
     return copy
 
 
-@pytest.mark.parametrize("size", [(333, 1001), (1500, 700), (28, 28), (900, 400)], ids=str)
+@pytest.mark.parametrize("size", [(333, 1001), (1500, 700), (28, 28), (900, 400), (100, 79), (79, 100)], ids=str)
 @pytest.mark.parametrize("family", ["vicuna", "qwen", "smolvlm"])
 def test_one_bright_cell_changes_its_own_entry_most(family, size):
     """A bright cell moved over every valid cell of every view: of that view's entries its own one changes most."""
