@@ -96,7 +96,7 @@ def decode(
     from fovea_core.trace.fold import fold
     from fovea_core.trace.record import tee
 
-    engine = load_engine(target, device)
+    engine = load_engine(target, device, say=lambda text: say(console, text))
     if engine.health is not None:
         say(console, engine.health.sentence)
     request = Request(picture.rgb, question, settings, drafter)

@@ -80,13 +80,15 @@ class Engine:
         )
 
 
-def load_engine(target: str = "builtin", device: str = "auto", look: bool = True) -> Engine:
+def load_engine(
+    target: str = "builtin", device: str = "auto", look: bool = True, say: Callable[[str], None] = lambda text: None
+) -> Engine:
     """Load a target by name on cpu, cuda or auto. Raises TargetError or SettingsError with one sentence.
 
-    ``look``: a published checkpoint is examined at its first load on this machine, which takes up to half a minute.
+    ``look``: a published checkpoint is examined at its first load on this machine; ``say`` hears of it before.
     """
     loaded = load_target(target, pick_device(device))
-    return Engine(loaded, lambda name: _drafter(name, loaded), first_look(loaded) if look else None)
+    return Engine(loaded, lambda name: _drafter(name, loaded), first_look(loaded, say) if look else None)
 
 
 def _drafter(name: str, target: Target) -> Drafter | None:

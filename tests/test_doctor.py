@@ -147,11 +147,11 @@ def test_the_first_look_is_the_only_one(published, monkeypatch):
     _, target = published
     looks = []
     real = first_look_module.examine
-    monkeypatch.setattr(
-        first_look_module, "examine", lambda target, say: looks.append(target.fingerprint) or real(target, say=say)
-    )
-    first = first_look(target)
-    assert first == first_look(target) and looks == ["mark"] and stamp_path(target).is_file()
+    monkeypatch.setattr(first_look_module, "examine", lambda target: looks.append(target.fingerprint) or real(target))
+    said: list[str] = []
+    first = first_look(target, said.append)
+    assert len(said) == 1 and "First load" in said[0]
+    assert first == first_look(target, said.append) and len(said) == 1 and looks == ["mark"] and stamp_path(target).is_file()
     stamp_path(target).write_text("{")
     assert not first_look(target).failed and looks == ["mark"] * 2
     target.fingerprint = "other"

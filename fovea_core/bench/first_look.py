@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from fovea_core.bench.doctor import Check, Health, examine
+from fovea_core.bench.doctor import Health, examine
 from fovea_core.bench.machine import versions
 from fovea_core.decode.cost import cache_folder, device_name
 from fovea_core.targets.base import Target
@@ -19,10 +19,11 @@ from fovea_core.targets.base import Target
 EDITION = 1
 
 
-def first_look(target: Target, say: Callable[[Check], None] = lambda check: None) -> Health | None:
+def first_look(target: Target, say: Callable[[str], None] = lambda text: None) -> Health | None:
     """The report on a published checkpoint: from its stamp, or fresh. None for a target of this project's own making.
 
-    A stamp holds for one fingerprint, device, dtype and set of versions; a failed check leaves none.
+    ``say`` hears a line before it takes long. A stamp holds for one fingerprint, device, dtype and set of versions; a failed
+    check leaves none.
     """
     if not (target.published and target.fingerprint):
         return None
@@ -31,7 +32,8 @@ def first_look(target: Target, say: Callable[[Check], None] = lambda check: None
         return Health.model_validate_json(path.read_text("utf-8"))
     except (OSError, ValueError):
         pass
-    health = examine(target, say=say)
+    say(f"First load of {target.id} on this machine: it is checked against transformers, for half a minute or so.")
+    health = examine(target)
     if not health.failed:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
