@@ -66,7 +66,12 @@ def decode(
     image: Annotated[Path, typer.Option(help="A picture file.")],
     question: Annotated[str, typer.Option(help="What to ask about it.")],
     target: Annotated[str, typer.Option(help="builtin, a folder, or a hub id that `targets` lists.")] = "builtin",
-    drafter: Annotated[str, typer.Option(help="builtin, blind, none, lookup, a folder, or a smaller target.")] = "builtin",
+    drafter: Annotated[
+        str | None,
+        typer.Option(
+            help="builtin, blind, none, lookup, a folder, or a smaller target (default: builtin; lookup for published ones)."
+        ),
+    ] = None,
     policy: Annotated[str, typer.Option(help=f"What the memory does: {POLICIES}.")] = "fovea",
     depth_limit: Annotated[
         int | None, typer.Option(metavar="N", help="Deepest state that reads; -1 reads never (default: the drafter's own).")
@@ -99,6 +104,7 @@ def decode(
     engine = load_engine(target, device, say=lambda text: say(console, text))
     if engine.health is not None:
         say(console, engine.health.sentence)
+    drafter = drafter or ("lookup" if engine.target.published else "builtin")
     request = Request(picture.rgb, question, settings, drafter)
     events = _with_comparison(engine, request)
     if trace is not None:

@@ -180,9 +180,11 @@ def test_command(published, tmp_path, capsys, monkeypatch):
     assert Health.model_validate(json.loads(report.read_text())).target == "tiny-vl"
     picture = tmp_path / "p.png"
     noise(50, 40).save(picture)
-    asked = ["decode", "--target", str(folder), "--drafter", "none", "--image", str(picture), "--question", "what?"]
-    assert main([*asked, "--device", "cpu", "--max-new-tokens", "4"]) == 0
-    assert "tiny-vl: checked on this machine." in capsys.readouterr().err
+    asked = ["decode", "--target", str(folder), "--image", str(picture), "--question", "what?"]
+    assert main([*asked, "--device", "cpu", "--max-new-tokens", "4", "--tree", "2,1,3", "--json"]) == 0
+    said = capsys.readouterr()
+    assert "tiny-vl: checked on this machine." in said.err and json.loads(said.out)["same_ids"]
+    assert "First load of tiny-vl" in said.err  # the doctor's own command leaves no stamp
     monkeypatch.setattr(type(target), "generate", lambda *_: [1])
     assert main(["doctor", "--target", str(folder), "--device", "cpu"]) == 1
     assert "FAILED  plain ids" in capsys.readouterr().err
