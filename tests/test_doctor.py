@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from fovea_core.bench import first_look as first_look_module
-from fovea_core.bench.doctor import TOKENS, Check, Health, examine
+from fovea_core.bench.doctor import QUESTION, TOKENS, Check, Health, _alike, examine
 from fovea_core.bench.first_look import first_look, stamp_path
 from fovea_core.cli import main
 from fovea_core.decode.lookup import LookupDrafter
+from fovea_core.decode.plain import decode_plain
 from fovea_core.decode.sibling import SiblingDrafter
+from fovea_core.settings import make_settings
 from fovea_core.targets import base
 from fovea_core.targets.geometry import Layout
 from tests.families import noise, tiny, tokenizer_of
@@ -109,6 +111,27 @@ def test_a_turned_picture_is_found(monkeypatch):
         return type(target).positions(target, Layout(layout.text, layout.counts, [straight], layout.valid), spans, length)
 
     assert only(examine(target), CELLS)
+
+
+def test_a_tie_is_no_difference_in_half_precision():
+    """Ids that part where both tokens are equally good pass in bfloat16 and fail in float32; a wide gap always fails."""
+    target, picture = tiny("qwen", spread=0.15), noise(60, 40)
+    ours = decode_plain(target, picture, QUESTION, make_settings(max_new_tokens=6)).ids
+    second = int(target.prefill(picture, QUESTION, ours[:3]).logits.topk(2).indices[1])
+    assert _alike(target, picture, ours, ours) == (True, "6 the same")
+    assert _alike(target, picture, ours, [*ours[:3], second])[0] is False
+    assert _alike(target, picture, ours, ours[:4]) == (False, "6 tokens against 4")
+    target.model.to(torch.bfloat16)
+    half = type(target)(target.model, tokenizer_of("qwen"), target.processor, id="half")
+    half.eos_ids = frozenset()
+    with torch.no_grad():  # two tokens whose rows of the head are the same are always a tie
+        best = int(half.prefill(picture, QUESTION).logits.argmax())
+        half.model.lm_head.weight[best + 1] = half.model.lm_head.weight[best]
+    ours = decode_plain(half, picture, QUESTION, make_settings(max_new_tokens=2)).ids
+    assert ours[0] == best
+    assert _alike(half, picture, ours, [best + 1, 0]) == (True, "0 the same, then a tie (0)")
+    worst = int(half.prefill(picture, QUESTION).logits.argmin())
+    assert _alike(half, picture, ours, [worst, 0])[0] is False
 
 
 def test_a_check_that_raises_has_failed(monkeypatch):

@@ -154,26 +154,31 @@ def _tree(target: Target) -> Found:
 
 
 def _generate(target: Target, pictures: list[Image.Image]) -> Found:
-    """In half precision two ways to compute may part at a tie; a difference of no more than that is none."""
+    """Plain decoding against transformers' own loop, with no EOS to end either."""
     told: list[str] = []
     for picture in _in_time(pictures):
-        settings = RunSettings(max_new_tokens=TOKENS)
-        ours, theirs = decode_plain(target, picture, QUESTION, settings).ids, target.generate(picture, QUESTION, TOKENS)
-        place = first_difference(ours, theirs)
-        if place is None:
-            told.append(f"{len(ours)} the same")
-            continue
-        if place >= min(len(ours), len(theirs)):
-            return False, f"{len(ours)} tokens against {len(theirs)}"
-        logits = next(
-            row for number, (_, row) in enumerate(plain_steps(target, picture, QUESTION, settings)) if number == place
-        )
-        gap = float(logits[ours[place]].double() - logits[theirs[place]].double())
-        digit = torch.finfo(logits.dtype).eps * float(logits.abs().max())
-        if target.embedding.dtype == torch.float32 or gap > 4 * digit:
-            return False, f"they differ at token {place + 1}, by {gap:.3g} in logits"
-        told.append(f"{place} the same, then a tie ({gap:.2g})")
+        ours = decode_plain(target, picture, QUESTION, RunSettings(max_new_tokens=TOKENS)).ids
+        same, words = _alike(target, picture, ours, target.generate(picture, QUESTION, TOKENS))
+        if not same:
+            return False, words
+        told.append(words)
     return True, ", ".join(told)
+
+
+def _alike(target: Target, picture: Image.Image, plain: list[int], other: list[int]) -> Found:
+    """Whether two greedy answers are one. In half precision two ways to compute may part at a tie; that is no difference."""
+    place = first_difference(plain, other)
+    if place is None:
+        return True, f"{len(plain)} the same"
+    if place >= min(len(plain), len(other)):
+        return False, f"{len(plain)} tokens against {len(other)}"
+    steps = plain_steps(target, picture, QUESTION, RunSettings(max_new_tokens=place + 1))
+    logits = [row for _, row in steps][place]
+    gap = float(logits[plain[place]].double() - logits[other[place]].double())
+    digit = torch.finfo(logits.dtype).eps * float(logits.abs().max())
+    if logits.dtype == torch.float32 or gap > 4 * digit:
+        return False, f"they differ at token {place + 1}, by {gap:.3g} in logits"
+    return True, f"{place} the same, then a tie ({gap:.2g})"
 
 
 def _in_time(pictures: list[Image.Image]) -> Iterator[Image.Image]:
@@ -242,11 +247,11 @@ def _drafted(target: Target, drafter: Drafter, pictures: list[Image.Image]) -> F
         plain = decode_plain(target, picture, QUESTION, RunSettings(max_new_tokens=TOKENS))
         settings = RunSettings(max_new_tokens=TOKENS, tree=TREE, detail="rounds")
         finished = next(e for e in decode(target, drafter, picture, QUESTION, settings) if isinstance(e, Finished))
-        place = first_difference(finished.ids, plain.ids)
-        if place is not None:
-            return False, f"they differ at token {place + 1}"
+        same, words = _alike(target, picture, plain.ids, finished.ids)
+        if not same:
+            return False, words
         each, alone = (finished.total_ms - finished.prefill_ms) / finished.rounds, (plain.ms - plain.prefill_ms) / (TOKENS - 1)
-        told.append(f"tau {finished.tau:.2f}, {each:.1f} ms a round against {alone:.1f} ms a plain token")
+        told.append(f"{words}, tau {finished.tau:.2f}, {each:.1f} ms a round against {alone:.1f} ms a plain token")
     return True, ", ".join(told)
 
 
