@@ -123,6 +123,21 @@ def test_a_missing_file_is_one_sentence(name, folders, tmp_path):
         load_target(str(folder))
 
 
+def test_code_in_a_folder_is_never_run(folders, tmp_path):
+    """A tokenizer config that names code of its own: the code stays where it is, nobody is asked. Pickles are no weights."""
+    folder = copied(folders["qwen"], tmp_path)
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config |= {"auto_map": {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    load_target(str(folder))
+    assert not (tmp_path / "ran").exists()
+    torch.save({}, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(TargetError, match="no safetensors"):
+        load_target(str(folder))
+
+
 def test_the_list_of_known_targets():
     """Every line is sound, ids are unique, drafters are names the engine knows or targets of the list and family."""
     known = {target.id: target for target in known_targets()}

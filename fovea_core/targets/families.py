@@ -29,12 +29,13 @@ def load_hub(folder: Path, family: str, device: str | torch.device = "cpu", id: 
     """Load a checkpoint as the hub stores it. Raises TargetError that names what is wrong with it.
 
     Image processor and tokenizer are loaded themselves: the families' processor classes ask for video parts. The processor is
-    the PIL one wherever it runs, so that a picture gives the same numbers on every machine.
+    the PIL one wherever it runs, so that a picture gives the same numbers on every machine. Code in the folder is never run,
+    and weights come from safetensors only: the fingerprint asks for them first.
     """
     kind, device = CLASSES[family], torch.device(device)
     try:
         mark = fingerprint(folder)
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         processor = kind.processor_class.from_pretrained(folder, local_files_only=True)
         template = _template(folder)
     except Exception as error:  # files of strangers: the libraries raise whatever they like
