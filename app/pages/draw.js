@@ -2,7 +2,7 @@
 // Changes go to the server in batches, one at a time: what is changed meanwhile waits, the latest of each field.
 const $ = (name) => element.querySelector(".fx-draw-" + name);
 const SOON_MS = 500, LOST_MS = 20000;
-let value = null, part = null, waiting = new Map(), sent = 0, answered = 0, soon = 0, lost = 0;
+let value = null, part = null, waiting = new Map(), written = new Map(), sent = 0, answered = 0, soon = 0, lost = 0;
 
 const make = (tag, className, text) => {
   const node = document.createElement(tag);
@@ -24,6 +24,7 @@ const send = () => {
 const want = (field, text, now) => {
   const key = part + "/" + field.key;
   waiting.set(key, [part, field.key, text]);
+  written.set(key, text);
   clearTimeout(soon);
   if (now) send(); else soon = setTimeout(send, SOON_MS);
 };
@@ -31,16 +32,19 @@ const want = (field, text, now) => {
 const chooser = (field) => {
   const box = make("span", "fx-draw-" + field.sort), select = make("select");
   select.title = field.label;
-  const choices = field.choices.includes(field.value) ? field.choices : [field.value, ...field.choices];
-  select.append(...choices.map((choice) => {
-    const option = make("option", "", choice || "as drawn");
-    option.value = choice;
-    return option;
-  }));
   select.addEventListener("change", () => want(field, select.value, true));
   if (field.sort === "colour") box.append(make("i"));
   box.append(select);
   return [box, select];
+};
+const offer = (select, field) => {
+  const choices = field.choices.includes(field.value) ? field.choices : [field.value, ...field.choices];
+  if (choices.join() === [...select.options].map((option) => option.value).join()) return;
+  select.replaceChildren(...choices.map((choice) => {
+    const option = make("option", "", choice || "as drawn");
+    option.value = choice;
+    return option;
+  }));
 };
 const writer = (field) => {
   const box = make("span", "fx-draw-" + field.sort + (field.most === 1 ? " fx-draw-single" : "")), input = make("input");
@@ -56,7 +60,7 @@ const writer = (field) => {
 
 const showFields = () => {
   const holder = $("fields"), now = value.parts.find((one) => one.key === part);
-  const shape = JSON.stringify([value.id, part, now.fields.map((field) => [field.key, field.choices])]);
+  const shape = JSON.stringify([value.id, part, now.fields.map((field) => field.key)]);
   if (holder.dataset.shape !== shape) {
     const focused = holder.contains(document.activeElement) ? document.activeElement.dataset.key : null;
     const rows = new Map();
@@ -76,10 +80,13 @@ const showFields = () => {
   }
   for (const field of now.fields) {
     const input = holder.querySelector(`[data-key="${CSS.escape(field.key)}"]`);
-    const wrong = value.troubles.some(([at, key]) => at === part && key === field.key);
+    const key = part + "/" + field.key;
+    const wrong = value.troubles.some(([at, of]) => at === part && of === field.key);
     input.setAttribute("aria-invalid", String(wrong));
+    if (field.choices.length) offer(input, field);
     // What is being written, or was refused, stays for the person to mend.
-    if (!wrong && !waiting.has(part + "/" + field.key)) input.value = field.value;
+    const shown = wrong || waiting.has(key) ? written.get(key) : field.value;
+    if (input.value !== shown) input.value = shown;
     if (field.sort === "colour") input.previousSibling.style.background = ink(input.value);
   }
 };
@@ -133,6 +140,7 @@ watch("value", () => {
   if (next.id !== value?.id) {
     // Another picture: what was meant for the one before is void.
     waiting.clear();
+    written.clear();
     answered = sent;
     part = null;
     if (next.parts) $("edit").open = next.open;
