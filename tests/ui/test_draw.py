@@ -6,7 +6,7 @@ import pytest
 
 from fovea_core.worksite import make_picture
 from tests.toys import toy_picture
-from tests.ui.test_page import Served, bring, open_tab, wait_status, words
+from tests.ui.test_page import Served, bring, open_tab, set_tokens, wait_status, words
 
 SEED = "3"  # of a scene: two workers, the right one with helmet and letter; of a chart: six bars
 
@@ -81,8 +81,10 @@ def test_make_the_hat_green(served, opened):
     hat = spec["workers"][1]
     at = hat["x"] * max(spec["size"]) / spec["size"][0] + 0.05, hat["top"] * max(spec["size"]) / spec["size"][1] + 0.03
     question = opened.locator("#fx-question textarea").input_value()
+    opened.click("#fx-settings > button")
+    set_tokens(opened, 6)
     opened.click("#fx-go")
-    wait_status(opened, "^Done|^Stopped")
+    wait_status(opened, "^Done")
     first, before, cyan = offered(opened), picture_at(opened), pixel(opened, *at)
     assert cyan[2] > cyan[0] + 30
     choose(opened, "right worker")
@@ -98,7 +100,7 @@ def test_make_the_hat_green(served, opened):
     assert "ZD" in offered(opened)[0] or "right" in offered(opened)[0]
     assert opened.locator("#fx-question textarea").input_value() == question
     opened.click("#fx-go")
-    wait_status(opened, "^Done|^Stopped")
+    wait_status(opened, "^Done")
     assert opened.locator(".fv-question").text_content() == question
     changed = picture_at(opened)
     opened.click(".fx-draw-undo")
