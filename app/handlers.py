@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 
 import gradio as gr
@@ -11,13 +10,13 @@ from PIL import Image
 from app.asking import finished_text, make_ticket, recorded_settings, status, status_of
 from app.player import shown_lines
 from app.session import Session, sentence
-from fovea_core.examples import FIRST_RESERVED_SEED, Example
+from fovea_core.examples import Example
 from fovea_core.pictures import open_picture
 from fovea_core.trace.codec import encode_header
 from fovea_core.trace.fold import fold
 from fovea_core.trace.record import Trace, read
 
-READY = "Take an example, or bring a picture and ask."
+READY = "Take an example, draw a picture or bring one, and ask."
 #: How many values ``recorded_settings`` gives.
 SETTINGS = 7
 
@@ -88,16 +87,6 @@ def shown(trace: Trace, picture: str | Image.Image, ours: bool) -> list:
     lines = shown_lines([encode_header(trace.header), *trace.lines()])
     values = [gr.skip() if value is None else value for value in settings]
     return [picture, started.question, gr.update(visible=False), lines, status(said), *values]
-
-
-def draw(kind: str) -> tuple:
-    """A new Worksite picture with questions that fit it: picture, question, suggestions, status."""
-    from fovea_core.worksite import make_picture
-
-    drawn = make_picture(kind, random.randrange(FIRST_RESERVED_SEED))
-    asked = list(dict.fromkeys(question.question for question in drawn.questions))[:6]
-    said = f"A drawn {kind}, seed {drawn.seed}. Choose a question or write your own."
-    return Image.fromarray(drawn.rgb), asked[0], gr.update(choices=asked, value=asked[0], visible=True), status(said)
 
 
 def look(path: str | None) -> tuple:

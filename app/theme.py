@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import gradio as gr
 
-CSS = Path(__file__).with_name("page.css")
+#: Every style sheet beside this file.
+CSS = sorted(Path(__file__).parent.glob("*.css"))
 SANS = (
     "ui-sans-serif",
     "system-ui",

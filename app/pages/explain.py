@@ -10,13 +10,13 @@ import gradio as gr
 from PIL import Image
 
 from app.asking import LIMITS, TREES, status
-from app.handlers import READY, Handlers, draw, look
+from app.handlers import READY, Handlers, look
+from app.pages.draw import make_draw, wire_draw
 from app.player import make_player
 from app.session import Session
 from app.widgets import make_examples, make_status
 from fovea_core.examples import ASSETS, Example
 from fovea_core.pictures import data_url
-from fovea_core.worksite.words import KINDS
 
 THUMBNAIL_PX = 240
 NOTICE = (
@@ -55,19 +55,17 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
             )
             # The file goes to fovea_core.pictures untouched; Gradio's own reading of it would fail first, and say less.
             picture.preprocess = _path_of
+            panel, drawn = make_draw()
             question = gr.Textbox(
                 label="Question", lines=2, max_lines=6, placeholder="What do you want to know?", elem_id="fx-question"
             )
-            suggestions = gr.Radio(label="Questions for this picture", choices=[], visible=False, elem_id="fx-suggestions")
             with gr.Row(elem_id="fx-buttons"):
                 run = gr.Button("Run", variant="primary", elem_id="fx-go")
                 stop = gr.Button("Stop", elem_id="fx-stop")
             line = make_status(status(READY), elem_id="fx-line")
+            suggestions = gr.Radio(label="Questions for this picture", choices=[], visible=False, elem_id="fx-suggestions")
             if recorded:
                 gallery = make_examples([_card(example) for example in recorded], elem_id="fx-examples")
-            with gr.Row(elem_id="fx-more"):
-                kind = gr.Dropdown(list(KINDS), value=KINDS[0], label="Kind of picture", show_label=False, container=False)
-                dice = gr.Button("Draw one", elem_id="fx-draw")
             gr.HTML(NOTICE + recording_note(ASSETS / "bench" / "builtin.json"), elem_id="fx-notice")
             settings = _settings()
             load = gr.UploadButton("Load a trace", elem_id="fx-load")
@@ -88,7 +86,7 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
         gallery.open(on.open, None, opened, queue=False, **quiet)
     player.open(on.dropped, None, [player, line], queue=False, **quiet)
     load.upload(on.load, [load], opened, queue=False, **quiet)
-    dice.click(draw, [kind], [picture, question, suggestions, line], concurrency_id="draw", concurrency_limit=1, **quiet)
+    wire_draw(panel, drawn, picture, question, suggestions, line, gallery if recorded else None, recorded)
     suggestions.input(lambda chosen: chosen, [suggestions], [question], queue=False, **quiet)
     picture.upload(look, [picture], [picture, suggestions, line], concurrency_id="draw", **quiet)
     return on

@@ -44,11 +44,16 @@ def items_of(spec: dict) -> list[Item]:
     return workers + [Item("object", i, o) for i, o in enumerate(spec["objects"], 1)]
 
 
-def questions_of(spec: dict, rng: np.random.Generator) -> tuple[Question, ...]:
-    """Long questions in shuffled order (those of at least 40 tokens), up to eight short ones, then those about one worker."""
+def every_question(spec: dict) -> tuple[list[Question], list[Question]]:
+    """All questions with a long answer, those about one worker last, and all short ones."""
     items = sorted(items_of(spec), key=lambda item: item.x)
-    long = [q for q in _long(items) if count_tokens(q.answer) >= MIN_TOKENS]
-    short = _short(items)
+    return [*_long_enough(items), *_about_workers(items)], _short(items)
+
+
+def questions_of(spec: dict, rng: np.random.Generator) -> tuple[Question, ...]:
+    """Long questions in shuffled order, up to eight short ones, then those about one worker."""
+    items = sorted(items_of(spec), key=lambda item: item.x)
+    long, short = _long_enough(items), _short(items)
     long = [long[i] for i in rng.permutation(len(long))]
     return (*long, *[short[i] for i in rng.permutation(len(short))[:8]], *_about_workers(items))
 
@@ -115,6 +120,10 @@ def _list(parts: list[tuple[list[Item], str]]) -> Answer:
                 answer.say("; ")
             _say_item(answer, item, style)
     return answer
+
+
+def _long_enough(items: list[Item]) -> list[Question]:
+    return [q for q in _long(items) if count_tokens(q.answer) >= MIN_TOKENS]
 
 
 def _long(items: list[Item]) -> list[Question]:

@@ -14,8 +14,9 @@ import numpy as np
 
 from fovea_core.worksite.bars import chart_size, choose_chart_style, draw_chart, least_share
 from fovea_core.worksite.base import Answer, Picture, Question
+from fovea_core.worksite.checking import MAX_CODE, check_chart_style, check_frame, code, listed, number, one_of
 from fovea_core.worksite.codes import random_code
-from fovea_core.worksite.words import CODE_CHARS, COLOURS
+from fovea_core.worksite.words import COLOURS
 from fovea_core.worksite.writing import draw_long_px, long_questions, make_written, some_short
 
 #: Bars -> (label length, badge length, title length, shortest value in digits): each gives at least 40 answer tokens.
@@ -34,7 +35,7 @@ def make_chart(seed: int, scale: float = 2.0, spec: dict | None = None) -> Pictu
     Raises ValueError when ``spec`` has no bar or one with an unknown colour, a character outside words.CODE_CHARS, a value
     below 1, or something that another bar has too.
     """
-    steps = {"random": random_chart, "check": _check, "draw": draw_chart, "ask": chart_questions}
+    steps = {"random": random_chart, "check": check_spec, "draw": draw_chart, "ask": chart_questions}
     return make_written("chart", seed, scale, spec, **steps)
 
 
@@ -78,17 +79,17 @@ def _distinct(rng: np.random.Generator, count: int, length: int, taken: set[str]
     return codes
 
 
-def _check(spec: dict) -> None:
-    bars = spec["bars"]
-    if not bars:
-        raise ValueError("a chart needs at least one bar.")
-    for bar in bars:
-        if bar["colour"] not in COLOURS:
-            raise ValueError(f"bar colour {bar['colour']!r} is not one of {', '.join(COLOURS)}.")
-        if not set(bar["label"] + bar["badge"]) <= set(CODE_CHARS) or not bar["label"]:
-            raise ValueError(f"label {bar['label']!r} and badge {bar['badge']!r} may hold capital letters and digits only.")
-        if not 1 <= bar["value"] <= 9999:
-            raise ValueError(f"value {bar['value']} is not possible: 1 to 9999.")
+def check_spec(spec: dict) -> None:
+    bars = listed(spec, "bars", 1, len(COLOURS), "the chart")
+    for b, bar in enumerate(bars, 1):
+        where = f"bar {b}"
+        one_of(bar, "colour", COLOURS, where)
+        code(bar, "label", 1, MAX_CODE, where)
+        code(bar, "badge", 0, MAX_CODE, where)
+        number(bar, "value", 1, 9999, where, whole=True)
+    if "title" in spec:
+        code(spec, "title", 0, MAX_CODE, "the chart")
+    check_chart_style(check_frame(spec, "the chart"))
     if len({bar["colour"] for bar in bars}) < len(bars):
         raise ValueError("two bars have the same colour.")
     shown = [str(bar[key]) for key in ("label", "value", "badge") for bar in bars if bar[key]]
@@ -120,8 +121,8 @@ def _list(spec: dict, order, fields=FIELDS) -> Answer:
     return answer
 
 
-def chart_questions(spec: dict, rng: np.random.Generator) -> list[Question]:
-    """The long questions that this chart allows, each in another order, and six to eight short ones."""
+def every_question(spec: dict) -> tuple[list[Question], list[Question]]:
+    """The long questions that this chart allows, each in another order, and all short ones."""
     bars = spec["bars"]
     across = list(range(len(bars)))
     rising = sorted(across, key=lambda b: bars[b]["value"])
@@ -144,7 +145,13 @@ def chart_questions(spec: dict, rng: np.random.Generator) -> list[Question]:
         ),
     ]
     long = long_questions((question, _list(spec, order, fields)) for question, order, fields in asked)
-    return long + some_short(_short(spec, rising), rng)
+    return long, _short(spec, rising)
+
+
+def chart_questions(spec: dict, rng: np.random.Generator) -> list[Question]:
+    """Every long question and six to eight short ones."""
+    long, short = every_question(spec)
+    return long + some_short(short, rng)
 
 
 def _short(spec: dict, rising: list[int]) -> list[Question]:

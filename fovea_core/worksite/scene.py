@@ -11,6 +11,7 @@ from fovea_core.worksite import figures, objects
 from fovea_core.worksite.asking import Item, items_of, questions_of
 from fovea_core.worksite.base import Picture, Thing
 from fovea_core.worksite.canvas import Canvas
+from fovea_core.worksite.checking import check_scene
 from fovea_core.worksite.layout import SKINS, example_spec, random_spec, worker_spec
 from fovea_core.worksite.pen import Pen
 from fovea_core.worksite.scenery import scenery
@@ -30,10 +31,14 @@ def make_scene(seed: int, scale: float = 2.0, spec: dict | None = None) -> Pictu
 
     The layout does not depend on ``scale``: it is accepted on a small drawing, in which every thing that can be named covers
     two cells of the 14 x 14 grid and nothing hides a mark. A given spec is drawn as it is.
+
+    Raises ValueError with one sentence where a given ``spec`` cannot be drawn (checking.check_scene).
     """
     if spec is None:
         rng = np.random.default_rng((0, seed))
         spec = random_spec(rng, _visible)
+    else:
+        check_scene(spec)
     things = _things(spec)
     canvas = _draw(spec, things, scale, np.random.default_rng((0, seed, 1)))
     rgb, layers = canvas.finish()

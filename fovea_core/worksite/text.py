@@ -14,9 +14,10 @@ from __future__ import annotations
 import numpy as np
 
 from fovea_core.worksite.base import Answer, Picture, Question
+from fovea_core.worksite.checking import MAX_CODE, MAX_THINGS, check_frame, check_text_style, code, listed, one_of, table, take
 from fovea_core.worksite.codes import MIN_TOKENS, count_tokens, random_code
 from fovea_core.worksite.signs import choose_style, draw_text, item_name, picture_size
-from fovea_core.worksite.words import CODE_CHARS, COLOURS, SIGN_WORDS
+from fovea_core.worksite.words import COLOURS, SIGN_WORDS
 from fovea_core.worksite.writing import draw_long_px, long_questions, make_written, some_short
 
 #: Layouts and how often they are drawn: those with characters alone are the majority.
@@ -31,7 +32,7 @@ def make_text(seed: int, scale: float = 2.0, spec: dict | None = None) -> Pictur
     Raises ValueError when ``spec`` names an unknown layout, word or colour, a character outside words.CODE_CHARS, or shows
     the same code, word or plate colour twice (its questions would be ambiguous).
     """
-    steps = {"random": random_text, "check": _check, "draw": draw_text, "ask": text_questions}
+    steps = {"random": random_text, "check": check_spec, "draw": draw_text, "ask": text_questions}
     return make_written("text", seed, scale, spec, **steps)
 
 
@@ -49,21 +50,42 @@ def random_text(rng: np.random.Generator) -> dict:
     return {"layout": layout, "width_px": width, "height_px": height, "style": style, "rows": rows}
 
 
-def _check(spec: dict) -> None:
-    if spec.get("layout") not in LAYOUTS:
-        raise ValueError(f"layout {spec.get('layout')!r} is not one of {', '.join(LAYOUTS)}.")
-    items = [item for row in spec["rows"] for item in row]
-    if not items or not all(spec["rows"]):
-        raise ValueError("a text picture needs at least one row, and something in each.")
-    for item in items:
-        if not set(item.get("code", "")) <= set(CODE_CHARS):
-            raise ValueError(f"code {item['code']!r} may hold capital letters and digits only.")
-        if item.get("word", SIGN_WORDS[0]) not in SIGN_WORDS or item.get("colour", "red") not in COLOURS:
-            raise ValueError(f"item {item!r} has a word or colour that the drawn world does not know.")
+def check_spec(spec: dict) -> None:
+    layout = one_of(spec, "layout", LAYOUTS, "the picture")
+    rows = listed(spec, "rows", 1, 12, "the picture")
+    for r, row in enumerate(rows, 1):
+        listed({"items": row}, "items", 1, 8, f"row {r}")
+        _check_row(layout, row, f"row {r}")
+    if layout in ("table", "plates", "labels") and len({len(row) for row in rows}) > 1:
+        raise ValueError(f"a picture of layout {layout} needs as many items in every row.")
+    items = [item for row in rows for item in row]
     for key in ("code", "word", "colour"):
         values = [item[key] for item in items if key in item]
-        if len(set(values)) < len(values):
-            raise ValueError(f"two items have the same {key}.")
+        twice = next((value for value in values if values.count(value) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two items have the same {key}: {twice}.")
+    if sum(2 + len(item.get("code", "")) for item in items) > MAX_THINGS:
+        raise ValueError("this picture would show more characters than can be told apart.")
+    check_text_style(check_frame(spec, "the picture"))
+
+
+def _check_row(layout: str, row: list, where: str) -> None:
+    """Each item shows what its layout draws and its questions ask for."""
+    needed = {"plates": ("code", "colour"), "labels": ("code", "word"), "table": ("code",)}.get(layout, ())
+    for i, item in enumerate(row, 1):
+        name = f"{where}, item {i}"
+        for key in needed:
+            take(item, key, name)
+        if table(item, name).get("colour") is not None:
+            one_of(item, "colour", COLOURS, name)
+        if "word" in item:
+            one_of(item, "word", SIGN_WORDS, name)
+        if "code" in item or "word" not in item:
+            code(item, "code", 1, MAX_CODE, name)
+        if "word" in item and "code" in item and layout != "labels":
+            raise ValueError(f"{name} shows a word or a code, not both.")
+    if not any("code" in item for item in row) or ("word" in row[0] and layout == "receipt" and "code" not in row[1]):
+        raise ValueError(f"{where} needs a code, in a receipt right after its word.")
 
 
 # --- content -------------------------------------------------------------------------------------------------------
@@ -175,8 +197,8 @@ def _read(layout: str, rows: list, order, fields: tuple[str, ...] = ("word", "co
     return answer
 
 
-def text_questions(spec: dict, rng: np.random.Generator) -> list[Question]:
-    """Every long question that this picture allows (at least three orders) and four to eight short ones."""
+def every_question(spec: dict) -> tuple[list[Question], list[Question]]:
+    """Every long question that this picture allows (at least three orders as drawn) and all short ones."""
     layout, rows = spec["layout"], spec["rows"]
     questions = long_questions((question, _read(layout, rows, order)) for question, order in _orders(spec).items())
     if layout == "plates":
@@ -187,7 +209,13 @@ def text_questions(spec: dict, rng: np.random.Generator) -> list[Question]:
         questions.append(up.ask("Give the colour and code of every plate from last to first."))
     if layout == "labels":
         questions.append(_read(layout, rows, _forward, ("code", "word")).ask("Give the code and word of every label."))
-    return questions + some_short(_SHORT[layout](rows) + _row_questions(layout, rows), rng)
+    return questions, _SHORT[layout](rows) + _row_questions(layout, rows)
+
+
+def text_questions(spec: dict, rng: np.random.Generator) -> list[Question]:
+    """Every long question and four to eight short ones."""
+    long, short = every_question(spec)
+    return long + some_short(short, rng)
 
 
 def _row_questions(layout: str, rows: list) -> list[Question]:

@@ -341,19 +341,6 @@ def test_traces_load_and_hostile_files_are_refused(opened, tmp_path):
     opened.wait_for_function("document.querySelector('.fv-pill').textContent === 'stopped'")
 
 
-def test_draw_one_gives_a_picture_and_questions(opened):
-    opened.click("#fx-draw")
-    text = wait_status(opened, "A drawn scene")
-    assert "seed" in text
-    opened.wait_for_selector("#fx-picture img")
-    opened.wait_for_function("document.querySelectorAll('#fx-suggestions input[type=radio]').length >= 2")
-    opened.locator("#fx-suggestions label").nth(1).click()
-    opened.wait_for_function(
-        "document.querySelector('#fx-question textarea').value === "
-        "document.querySelectorAll('#fx-suggestions label')[1].innerText.trim()"
-    )
-
-
 def test_nothing_of_the_page_is_a_public_endpoint(served):
     info = json.load(urllib.request.urlopen(f"{served.url}gradio_api/info"))
     assert info["named_endpoints"] == {} and info["unnamed_endpoints"] == {}
