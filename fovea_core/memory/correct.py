@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
@@ -65,6 +66,19 @@ class FoldedMemory:
         self.width = correction.f[0].out_features
         self.f_last, self.f_bias = correction.f[2].weight.t().contiguous(), correction.f[2].bias
         self.g_last, self.g_bias = correction.g[2].weight.t().contiguous(), correction.g[2].bias
+
+    def without(self, lost: torch.Tensor) -> FoldedMemory:
+        """The same memory with the entries numbered ``lost`` (k,) int64 invalid too: it is as if they were padding.
+
+        Raises ValueError where no entry would be left.
+        """
+        keep = ~torch.isin(self.entries, lost.to(self.entries.device))
+        if not bool(keep.any()):
+            raise ValueError("a memory without a valid entry cannot be read")
+        left = copy.copy(self)
+        left.entries, left.from_entry, left.n_valid = self.entries[keep], self.from_entry[keep], keep.sum()
+        left.ask, left.rows = self.ask[:, keep].contiguous(), self.rows[:, keep].contiguous()
+        return left
 
     def scores(self, states: torch.Tensor, depth: int | torch.Tensor) -> torch.Tensor:
         """Eq 4 for (m, d) states of one depth, or of (m,) depths: (m, n)."""
