@@ -27,6 +27,8 @@ SCRIPTS = (
     "tree.js",
     "strip.js",
     "numbers.js",
+    "redrafted.js",
+    "erase.js",
     "draw.js",
     "layout.js",
     "keys.js",

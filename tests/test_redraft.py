@@ -159,9 +159,10 @@ def test_random_erasing_never_changes_the_answer(target, drafter):
     valid = [entry for tile in recorded[1].tiles for entry in valid_entries(tile)]
     said = 1
     for number, events in enumerate(rounds_of(recorded)):
-        lost = dice.sample(valid, dice.randrange(1, len(valid)))
-        emitted = verdict_of(redraft(target, drafter, toy_picture(), recorded, number, lost).new).emitted
-        assert ids[said : said + len(emitted)] == emitted
+        if number % 4 == 0:
+            lost = dice.sample(valid, dice.randrange(1, len(valid)))
+            emitted = verdict_of(redraft(target, drafter, toy_picture(), recorded, number, lost).new).emitted
+            assert ids[said : said + len(emitted)] == emitted
         said += len(verdict_of(events).emitted)
 
 
@@ -179,7 +180,7 @@ def test_bad_requests_are_one_sentence(target, drafter):
     for sentence, arguments in {
         "no step 100": (recorded, 99, []),
         "no step 0": (recorded, -1, []),
-        "Entry 36 cannot": (recorded, 0, [1, 36]),
+        "Entry 36 cannot": (recorded, 0, [8, 36]),
         "Entry -1 cannot": (recorded, 0, [-1]),
         f"Entry {padding} cannot": (recorded, 0, [padding]),
         "another target": (changed(recorded, 0, target=name), 0, []),

@@ -12,6 +12,7 @@ from PIL import Image
 from app.asking import LIMITS, TREES, status
 from app.handlers import READY, Handlers, draw, look
 from app.player import make_player
+from app.redrafts import make_redrafts, wire_redrafts
 from app.session import Session
 from app.widgets import make_examples, make_status
 from fovea_core.examples import ASSETS, Example
@@ -72,7 +73,8 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
             settings = _settings()
             load = gr.UploadButton("Load a trace", elem_id="fx-load")
         with gr.Column(elem_id="fx-run"):
-            player = make_player(elem_id="fx-player")
+            player = make_player(redraft=True, elem_id="fx-player")
+            redrafts = make_redrafts("#fx-player")
 
     on = Handlers(session, recorded)
     quiet = {"api_visibility": "private", "show_progress": "hidden"}
@@ -87,6 +89,7 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
     if recorded:
         gallery.open(on.open, None, opened, queue=False, **quiet)
     player.open(on.dropped, None, [player, line], queue=False, **quiet)
+    wire_redrafts(session, recorded, player, redrafts, picture)
     load.upload(on.load, [load], opened, queue=False, **quiet)
     dice.click(draw, [kind], [picture, question, suggestions, line], concurrency_id="draw", concurrency_limit=1, **quiet)
     suggestions.input(lambda chosen: chosen, [suggestions], [question], queue=False, **quiet)

@@ -36,6 +36,7 @@
       ArrowLeft: () => player.goto(player.at - (event.shiftKey ? 5 : 1)), ArrowRight: () => player.goto(player.at + (event.shiftKey ? 5 : 1)),
       Home: () => player.goto(0), End: () => player.skipToEnd(), Escape: () => player._release(), "?": () => player._toggleHelp(),
     };
+    if (player.erase) acts.e = () => player.erase.toggle();
     if (!onButton) acts[" "] = () => player.toggle();
     if (walker) Object.assign(acts, { ArrowDown: () => walker.move(1), ArrowUp: () => walker.move(-1), Enter: () => target.dataset.key && player._pin(target.dataset.key) });
     PALETTES.forEach((name, i) => (acts[String(i + 1)] = () => player.stage.setPalette(name)));
