@@ -63,9 +63,20 @@ def rounds_of(events) -> list[list]:
     return found[:-1]
 
 
+def some(rounds: list[list]) -> list[tuple[int, list]]:
+    """(number, events) of the first two rounds, of every fourth, and of the last one."""
+    return [(n, events) for n, events in enumerate(rounds) if n < 2 or n % 4 == 0 or n == len(rounds) - 1]
+
+
 def without_times(events) -> list:
     """Events as plain values, but for their milliseconds."""
     return [{name: value for name, value in event.model_dump().items() if not name.endswith("ms")} for event in events]
+
+
+def begins_at(ids: list[int], rounds: list[list], number: int, emitted: list[int]) -> bool:
+    """Whether ``emitted`` goes on with the answer ``ids`` where round ``number`` begins."""
+    said = 1 + sum(len(events[-1].emitted) for events in rounds[:number])
+    return ids[said : said + len(emitted)] == emitted
 
 
 def reads_of(events) -> list[list[int]]:
@@ -85,7 +96,7 @@ def test_with_nothing_erased_every_round_is_the_recorded_one(target, drafter, se
     recorded = record(target, drafter, settings)
     rounds = rounds_of(recorded)
     assert len(rounds) > 3 and (settings.temperature > 0 or any(verdict_of(events).accepted for events in rounds))
-    for number, events in enumerate(rounds):
+    for number, events in some(rounds):
         found = redraft(target, drafter, toy_picture(), recorded, number, [])
         assert without_times(found.old) == without_times(found.new) == without_times(events)
         assert all(word.old == word.new for word in found.words)
@@ -96,24 +107,22 @@ def test_what_is_erased_is_not_read_and_the_answer_stays(target, drafter, tree):
     """What a round fetched, taken away: no read of the new draft names it, and its tokens go on with plain decoding's."""
     recorded = record(target, drafter, settings_of(tree))
     plain = decode_plain(target, toy_picture(), QUESTION, RunSettings(max_new_tokens=TOKENS)).ids
-    said, changed = 1, 0
-    for number, events in enumerate(rounds_of(recorded)):
+    rounds, differs = rounds_of(recorded), 0
+    for number, events in some(rounds):
         fetched = {entry for read in reads_of(events) for entry in read}
         lost = sorted(fetched)[: 2 * len(fetched) // 3]
         found = redraft(target, drafter, toy_picture(), recorded, number, lost)
         assert found.lost == tuple(lost) and without_times(found.old) == without_times(events)
         assert not any(set(read) & set(lost) for read in reads_of(found.new))
-        emitted = verdict_of(found.new).emitted
-        assert plain[said : said + len(emitted)] == emitted
-        said += len(verdict_of(events).emitted)
-        changed += without_times(found.new) != without_times(events)
-    assert changed  # the entries do matter to this drafter
+        assert begins_at(plain, rounds, number, verdict_of(found.new).emitted)
+        differs += without_times(found.new) != without_times(events)
+    assert differs  # the entries do matter to this drafter
 
 
 def test_log_probabilities_are_those_of_the_trees(target, drafter):
     """Where the tree holds a word that the round emitted, its log-probability is the node's; in both trees."""
     recorded, seen = record(target, drafter, settings_of()), 0
-    for number, events in enumerate(rounds_of(recorded)):
+    for number, events in some(rounds_of(recorded)):
         lost = sorted({entry for read in reads_of(events) for entry in read})[:9]
         found = redraft(target, drafter, toy_picture(), recorded, number, lost)
         assert [word.token for word in found.words] == verdict_of(events).emitted[: len(found.words)]
@@ -157,13 +166,10 @@ def test_random_erasing_never_changes_the_answer(target, drafter):
     recorded = record(target, drafter, settings_of(temperature=0.7, seed=3))
     ids, dice = recorded[-1].ids, random.Random(0)
     valid = [entry for tile in recorded[1].tiles for entry in valid_entries(tile)]
-    said = 1
-    for number, events in enumerate(rounds_of(recorded)):
-        if number % 4 == 0:
-            lost = dice.sample(valid, dice.randrange(1, len(valid)))
-            emitted = verdict_of(redraft(target, drafter, toy_picture(), recorded, number, lost).new).emitted
-            assert ids[said : said + len(emitted)] == emitted
-        said += len(verdict_of(events).emitted)
+    for number, _ in some(rounds_of(recorded)):
+        lost = dice.sample(valid, dice.randrange(1, len(valid)))
+        found = redraft(target, drafter, toy_picture(), recorded, number, lost)
+        assert begins_at(ids, rounds_of(recorded), number, verdict_of(found.new).emitted)
 
 
 def changed(events: list, place: int, **values) -> list:
@@ -241,13 +247,10 @@ def test_on_the_embedded_model():
         image, drawn.questions[0].question, RunSettings(max_new_tokens=24, tree=Shape(depth=5, width=4, nodes=24))
     )
     recorded = list(engine.run(request))
-    rounds, ids, said = rounds_of(recorded), recorded[-1].ids, 1
-    for number, events in enumerate(rounds):
-        if number in (0, len(rounds) // 2, len(rounds) - 1):
-            fetched = sorted({entry for read in reads_of(events) for entry in read})
-            found = engine.redraft(recorded, image, number, fetched)
-            assert without_times(found.old) == without_times(events)
-            assert not any(set(read) & set(fetched) for read in reads_of(found.new))
-            emitted = verdict_of(found.new).emitted
-            assert ids[said : said + len(emitted)] == emitted
-        said += len(verdict_of(events).emitted)
+    rounds = rounds_of(recorded)
+    for number in (0, len(rounds) // 2, len(rounds) - 1):
+        fetched = sorted({entry for read in reads_of(rounds[number]) for entry in read})
+        found = engine.redraft(recorded, image, number, fetched)
+        assert without_times(found.old) == without_times(rounds[number])
+        assert not any(set(read) & set(fetched) for read in reads_of(found.new))
+        assert begins_at(recorded[-1].ids, rounds, number, verdict_of(found.new).emitted)
