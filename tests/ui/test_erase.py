@@ -184,7 +184,7 @@ def test_waiting_cancel_and_again(served, new_page):
 
 
 def test_strangers_runs_are_refused_in_one_sentence(served, new_page):
-    """A dropped trace of another target: the sentence says so, and the run stays; a run without a memory has nothing to erase."""
+    """A dropped trace of another target or picture: one sentence says so; a run without a memory has nothing to erase."""
     page = open_tab(served, new_page)
     drop(page, sample_lines("stopped"))
     to_step(page, 1)
@@ -203,7 +203,8 @@ def drop(page, lines: list[str]) -> None:
         """(text) => {
           const data = new DataTransfer();
           data.items.add(new File([text], "run.jsonl"));
-          document.querySelector(".fv").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+          const drop = new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true });
+          document.querySelector(".fv").dispatchEvent(drop);
         }""",
         "\n".join(lines),
     )
