@@ -13,6 +13,7 @@ from fovea_core.decode.plain import decode_plain
 from fovea_core.decode.redraft import RedraftError, redraft
 from fovea_core.engine import Engine
 from fovea_core.memory.correct import FoldedMemory
+from fovea_core.memory.select import Bounds, make_policy
 from fovea_core.request import Request
 from fovea_core.settings import RunSettings
 from fovea_core.trace.codec import unpack_entries
@@ -89,23 +90,32 @@ def verdict_of(events) -> RoundVerified:
 
 @pytest.mark.parametrize(
     "settings",
-    [settings_of(), settings_of(None), settings_of(temperature=0.8, top_p=0.9, seed=5), settings_of(policy="topk-3")],
+    [
+        settings_of(),
+        settings_of(None),
+        settings_of(temperature=0.8, top_p=0.9, seed=5),
+        settings_of(Shape(depth=3, width=1, nodes=4), policy="random-3"),
+    ],
 )
 def test_with_nothing_erased_every_round_is_the_recorded_one(target, drafter, settings):
     """Tokens, parents, log-probabilities, reads, verdict and running numbers, whatever chose the tree; both times."""
     recorded = record(target, drafter, settings)
     rounds = rounds_of(recorded)
-    assert len(rounds) > 3 and (settings.temperature > 0 or any(verdict_of(events).accepted for events in rounds))
+    greedy = settings.temperature == 0 and settings.policy == "fovea"
+    assert len(rounds) > 3 and (not greedy or any(verdict_of(events).accepted for events in rounds))
     for number, events in some(rounds):
         found = redraft(target, drafter, toy_picture(), recorded, number, [])
         assert without_times(found.old) == without_times(found.new) == without_times(events)
         assert all(word.old == word.new for word in found.words)
 
 
-@pytest.mark.parametrize("tree", [TREE, Shape(depth=4, width=1, nodes=5), None])
-def test_what_is_erased_is_not_read_and_the_answer_stays(target, drafter, tree):
+@pytest.mark.parametrize(
+    ("tree", "policy"),
+    [(TREE, "fovea"), (None, "fovea"), (TREE, "static-4"), (TREE, "tiger-3"), (Shape(depth=4, width=1, nodes=5), "dense")],
+)
+def test_what_is_erased_is_not_read_and_the_answer_stays(target, drafter, tree, policy):
     """What a round fetched, taken away: no read of the new draft names it, and its tokens go on with plain decoding's."""
-    recorded = record(target, drafter, settings_of(tree))
+    recorded = record(target, drafter, settings_of(tree, policy=policy))
     plain = decode_plain(target, toy_picture(), QUESTION, RunSettings(max_new_tokens=TOKENS)).ids
     rounds, differs = rounds_of(recorded), 0
     for number, events in some(rounds):
@@ -142,12 +152,16 @@ def test_a_memory_without_some_entries_equals_one_built_without_them(target, dra
     keep = run.valid & ~torch.isin(torch.arange(36), lost)
     twin = FoldedMemory(drafter.drafter.remember(run.features, keep), drafter.drafter.correction)
     less, states = whole.without(lost), torch.randn(4, 48, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(less.entries, twin.entries) and int(less.n_valid) == int(twin.n_valid) == int(run.valid.sum()) - 3
-    assert torch.allclose(less.scores(states, 1), twin.scores(states, 1), atol=1e-5)
-    weights = torch.rand(4, len(less.entries), generator=torch.Generator().manual_seed(1))
-    for one, other in zip(less.correct(states, weights), twin.correct(states, weights), strict=True):
-        assert torch.allclose(one, other, atol=1e-5)
-    assert torch.equal(whole.entries, run.valid.nonzero()[:, 0])  # the memory it came from is as it was
+    left = torch.isin(less.entries, twin.entries)
+    assert int(less.n_valid) == int(twin.n_valid) == int(left.sum()) == int(run.valid.sum()) - 3
+    for asked in (lambda m: m.scores(states, 1), lambda m: m.partial_scores(states, None), lambda m: m.partial_scores(None, 1)):
+        assert torch.allclose(asked(less)[:, left], asked(twin), atol=1e-5) and asked(less)[:, ~left].isneginf().all()
+        assert asked(whole).isfinite().all()  # the memory it came from is as it was
+    policy = make_policy("fovea", Bounds(2, 9, 0.8))
+    one, other = policy.select(states, 1, less), policy.select(states, 1, twin)
+    assert torch.equal(one.count, other.count) and torch.allclose(one.weights[:, left], other.weights, atol=1e-5)
+    for here, there in zip(less.correct(states, one.weights), twin.correct(states, other.weights), strict=True):
+        assert torch.allclose(here, there, atol=1e-5)
     with pytest.raises(ValueError, match="without a valid entry"):
         whole.without(whole.entries)
 

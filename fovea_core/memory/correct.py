@@ -68,16 +68,18 @@ class FoldedMemory:
         self.g_last, self.g_bias = correction.g[2].weight.t().contiguous(), correction.g[2].bias
 
     def without(self, lost: torch.Tensor) -> FoldedMemory:
-        """The same memory with the entries numbered ``lost`` (k,) int64 invalid too: it is as if they were padding.
+        """The same memory with the entries numbered ``lost`` (k,) int64 invalid too. They keep their places, so that a policy
+        may go on with what it chose before, but every score of theirs is -inf.
 
         Raises ValueError where no entry would be left.
         """
-        keep = ~torch.isin(self.entries, lost.to(self.entries.device))
-        if not bool(keep.any()):
+        gone = torch.isin(self.entries, lost.to(self.entries.device))
+        if bool(gone.all()):
             raise ValueError("a memory without a valid entry cannot be read")
         left = copy.copy(self)
-        left.entries, left.from_entry, left.n_valid = self.entries[keep], self.from_entry[keep], keep.sum()
-        left.ask, left.rows = self.ask[:, keep].contiguous(), self.rows[:, keep].contiguous()
+        left.n_valid = (~gone).sum()
+        for name in ("rows", "depth_rows", "bias_row"):  # each score is a finite product added to one of these
+            setattr(left, name, getattr(self, name).masked_fill(gone, -math.inf))
         return left
 
     def scores(self, states: torch.Tensor, depth: int | torch.Tensor) -> torch.Tensor:
