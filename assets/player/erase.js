@@ -40,7 +40,7 @@
       this.others = act("as many others", "erase as many valid entries at random instead", () => this._others());
       this.none = act("clear", "erase nothing", () => this._set([], "nothing"));
       this.go = h("button", { type: "button", class: "fv-button fv-go", onclick: () => (this.wish ? this._cancel() : this._ask()) });
-      this.count = h("span", { class: "fv-count" });
+      this.count = h("span", { class: "fv-hint fv-erased" });
       this.status = h("p", { class: "fv-hint fv-said-of", role: "status" });
       this.panel = h("section", { class: "fv-erase", "aria-label": "Erase and redraft", hidden: true },
         h("p", { class: "fv-hint" }, "Click or brush patches to take them from the drafter, or erase:"),

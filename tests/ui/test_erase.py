@@ -84,7 +84,7 @@ def to_step(page, step: int) -> None:
 def erased(page) -> int:
     """How many entries the panel says are erased."""
     page.wait_for_timeout(60)  # it is drawn with the next frame
-    found = re.match(r"(\d+) of 24 entries", page.locator(".fv-erase .fv-count").text_content())
+    found = re.match(r"(\d+) of 24 entries", page.locator(".fv-erased").text_content())
     return int(found[1]) if found else 0
 
 
@@ -98,9 +98,7 @@ def said(page, pattern: str) -> str:
 def test_what_it_fetched_and_as_many_others(served, new_page):
     """A recorded run: both are one click each; two trees, words with changes, and that the answer stays."""
     page = open_tab(served, new_page)
-    assert (
-        page.locator(".fv-go").is_disabled() and "Nothing is erased yet" in page.locator(".fv-erase .fv-count").text_content()
-    )
+    assert page.locator(".fv-go").is_disabled() and "Nothing is erased yet" in page.locator(".fv-erased").text_content()
     page.click("text=all this step fetched")
     fetched = erased(page)
     assert fetched > 1
@@ -145,7 +143,7 @@ def test_brush_click_and_keys(served, new_page):
     for key in ("ArrowLeft", "Space", "ArrowUp", "Enter", "Enter"):
         page.keyboard.press(key)
     assert erased(page) == 2
-    assert "step 2" in page.locator(".fv-count >> nth=-1").text_content()  # arrows on the picture move no step
+    assert "step 2" in page.locator(".fv-count").text_content()  # arrows on the picture move no step
     page.keyboard.press("e")
     assert page.locator(".fv-erase").is_hidden() and page.locator(".fv-brush").is_hidden()
 
@@ -186,19 +184,20 @@ def test_waiting_cancel_and_again(served, new_page):
 def test_strangers_runs_are_refused_in_one_sentence(served, new_page):
     """A dropped trace of another target or picture: one sentence says so; a run without a memory has nothing to erase."""
     page = open_tab(served, new_page)
-    drop(page, sample_lines("stopped"))
+    drop(page, sample_lines("stopped"), "policy fovea · sample")
     to_step(page, 1)
     page.click("text=all this step fetched")
     page.click(".fv-go")
     said(page, "bring the original picture|another target|not one that is loaded")
     blind = [line.replace('"policy":"fovea"', '"policy":"none"') for line in sample_lines("stopped")]
-    drop(page, blind)
+    drop(page, blind, "policy none")
     to_step(page, 1)
-    assert "nothing to erase" in page.locator(".fv-erase .fv-count").text_content()
+    assert "nothing to erase" in page.locator(".fv-erased").text_content()
     assert page.locator(".fv-go").is_disabled()
 
 
-def drop(page, lines: list[str]) -> None:
+def drop(page, lines: list[str], meta: str) -> None:
+    """Drop a trace on the player; ``meta``: what the line below its question says then."""
     page.evaluate(
         """(text) => {
           const data = new DataTransfer();
@@ -208,7 +207,7 @@ def drop(page, lines: list[str]) -> None:
         }""",
         "\n".join(lines),
     )
-    page.wait_for_function("document.querySelector('.fv-pill').textContent === 'stopped'")
+    page.wait_for_function("(meta) => document.querySelector('.fv-meta').textContent.includes(meta)", arg=meta)
 
 
 def test_a_static_page_has_no_such_tool(show):
