@@ -42,7 +42,7 @@ sync();
 
 def player_head() -> str:
     """Markup for a document head that brings the player: one style element, one script element."""
-    return f"<style>{player_css()}</style><script>{player_js()}</script>"
+    return f"<style>{player_css()}</style><script>{player_js(engine=True)}</script>"
 
 
 def shown_lines(lines: Sequence[str] | None, order: int | None = None) -> dict:

@@ -222,15 +222,19 @@
       this.wish = null;
       if (phase === "done") {
         const tried = this.redrafted.add(this.player.run, wish, found);
-        if (this.player.at !== tried.step) this.player.goto(tried.step);
         say(this.status, `Step ${tried.step} redrafted without ${tried.count} of ${this.player.run.validCount} entries: acceptance length ${tried.old} → ${tried.now}${tried.same ? ", the answer stays the same." : "."}`);
-        this.redrafted.box.scrollIntoView({ block: "nearest", behavior: this.player.calm.matches ? "auto" : "smooth" });
+        if (this.player.at === tried.step) this.redrafted.box.scrollIntoView({ block: "nearest", behavior: this.player.calm.matches ? "auto" : "smooth" });
       }
       this.player._draw();
     }
 
     release() {
       this.redrafted.release();
+    }
+
+    /** Both trees of a redraft, for whoever walks along trees by key. */
+    get trees() {
+      return this.redrafted.trees;
     }
 
     /** The node of a redraft's tree that is looked at, or null. */
