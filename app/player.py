@@ -17,11 +17,17 @@ if TYPE_CHECKING:
 
 # Static on purpose: Gradio evaluates templates as code, so no value may ever stand in one.
 _TEMPLATE = '<div class="fovea-player"></div>'
+_NO_ENGINE = """
+const asks = {};
+"""
+_ENGINE = """
+const asks = { redraft: (wish) => trigger("redraft", wish), cancelRedraft: () => trigger("cancel_redraft") };
+"""
 _ON_LOAD = """
 // A dropped trace takes the run's place: what is still on its way stays out until the server has ended that run.
 let newest = 0;
 const opened = () => { newest = Number.MAX_SAFE_INTEGER; trigger("open"); };
-const player = window.FOVEA.createPlayer(element.querySelector(".fovea-player"), { mode: "live", opened });
+const player = window.FOVEA.createPlayer(element.querySelector(".fovea-player"), { mode: "live", opened, ...asks });
 const sync = () => {
   if (!props.value) return;
   const { order, lines } = props.value;
@@ -36,7 +42,7 @@ sync();
 
 def player_head() -> str:
     """Markup for a document head that brings the player: one style element, one script element."""
-    return f"<style>{player_css()}</style><script>{player_js()}</script>"
+    return f"<style>{player_css()}</style><script>{player_js(engine=True)}</script>"
 
 
 def shown_lines(lines: Sequence[str] | None, order: int | None = None) -> dict:
@@ -45,12 +51,13 @@ def shown_lines(lines: Sequence[str] | None, order: int | None = None) -> dict:
     return {"order": next_order() if order is None else order, "lines": None if lines is None else list(lines)}
 
 
-def make_player(**options) -> gr.HTML:
+def make_player(redraft: bool = False, **options) -> gr.HTML:
     """The component that shows a run. Its value is what ``shown_lines`` makes of a list of JSON strings that only grows:
     header line, then event lines.
 
     When the first lines differ from those shown, the player starts afresh. A value older than the one shown is left out.
-    Event ``open``: the reader dropped a trace on it. Use ``show_progress="hidden"`` on every event
+    Event ``open``: the reader dropped a trace on it. ``redraft``: patches can be erased and a step drafted again; the events
+    ``redraft`` and ``cancel_redraft`` then have to be answered (app/redrafts.py). Use ``show_progress="hidden"`` on every event
     that writes to it. ``options`` are passed to gr.HTML (elem_id, visible, render, ...).
     """
     import gradio as gr
@@ -58,7 +65,7 @@ def make_player(**options) -> gr.HTML:
     return gr.HTML(
         value=shown_lines([]),
         html_template=_TEMPLATE,
-        js_on_load=_ON_LOAD,
+        js_on_load=(_ENGINE if redraft else _NO_ENGINE) + _ON_LOAD,
         head=player_head(),
         apply_default_css=False,
         **options,

@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,25 @@ class Update:
     order: int = 0
 
 
+@dataclass(eq=False)
+class Errand:
+    """Something a person wants of the engine beside a run."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    begun: bool = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Where an errand is: loading, waiting (behind ``ahead`` others), working, then done (with ``result``), stopped or trouble
+    (with the ``error``)."""
+
+    phase: str
+    ahead: int = 0
+    result: object = None
+    error: Exception | None = None
+
+
 class Session:
     """The one engine of this process and the queue in front of it.
 
@@ -71,7 +90,8 @@ class Session:
         self._engine: Future[Engine] | None = None
         self._guard = threading.Lock()
         self._tickets: dict[str, Ticket] = {}
-        self._line: list[Ticket] = []
+        self._errands: dict[str, Errand] = {}
+        self._line: list[Ticket | Errand] = []
 
     def start(self) -> Future[Engine]:
         """Begin loading unless that has begun; the future holds the engine or why there is none."""
@@ -104,9 +124,53 @@ class Session:
         """The client left or looks at something else: end its run, which shows nothing more."""
         with self._guard:
             ticket = self._tickets.pop(who, None)
+        self.cancel(who)
         if ticket:
             ticket.gone = True
             ticket.stop.set()
+
+    def ask(self, who: str, work: Callable[[Engine, Callable[[], bool]], object]) -> Iterator[Asked]:
+        """Have the engine's thread do ``work(engine, stop)`` in its turn, behind whatever came before; an earlier errand of
+        ``who`` is ended, a run of theirs is not. Yields where it is, at least once a heartbeat; the last one is done, stopped
+        (also where ``work`` returned None because ``stop`` said so) or trouble. Closing the generator ends the errand."""
+        errand = Errand()
+        self.cancel(who)
+        engine = self.start()
+        with self._guard:
+            self._errands[who] = errand
+            self._line.append(errand)
+        answer = self._thread.submit(self._run_errand, errand, engine, work)
+        try:
+            while not answer.done():
+                if errand.stop.is_set() and answer.cancel():
+                    break
+                yield Asked("working" if errand.begun else "waiting" if engine.done() else "loading", self._ahead(errand))
+                wait([answer], HEARTBEAT_S / 2)
+            yield _asked(answer)
+        finally:
+            errand.stop.set()
+            if answer.cancel() or answer.cancelled():
+                self._leave(errand)
+            with self._guard:
+                if self._errands.get(who) is errand:
+                    del self._errands[who]
+
+    def cancel(self, who: str) -> None:
+        """End the errand of ``who``, if there is one; a run of theirs goes on."""
+        with self._guard:
+            errand = self._errands.get(who)
+        if errand:
+            errand.stop.set()
+
+    def _run_errand(self, errand: Errand, loading: Future, work: Callable):
+        """On the engine's thread."""
+        try:
+            engine = loading.result()
+            with engine.lock:
+                errand.begun = True
+                return None if errand.stop.is_set() else work(engine, errand.stop.is_set)
+        finally:
+            self._leave(errand)
 
     def run(self, who: str) -> Iterator[Update]:
         """Run the request accepted from ``who``; at most UPDATES_PER_SECOND updates, the last one with phase 'done',
@@ -157,11 +221,11 @@ class Session:
             last = time.monotonic()
             yield Update(list(lines), phase, fold.summary(), trouble, self._ahead(ticket), order)
 
-    def _ahead(self, ticket: Ticket) -> int:
+    def _ahead(self, ticket: Ticket | Errand) -> int:
         with self._guard:
             return self._line.index(ticket) if ticket in self._line else 0
 
-    def _leave(self, ticket: Ticket) -> None:
+    def _leave(self, ticket: Ticket | Errand) -> None:
         with self._guard:
             if ticket in self._line:
                 self._line.remove(ticket)
@@ -193,9 +257,19 @@ class Session:
 
     def close(self) -> None:
         """End all runs and the engine's thread."""
-        for who in list(self._tickets):
+        for who in [*self._tickets, *self._errands]:
             self.forget(who)
         self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+def _asked(answer: Future) -> Asked:
+    """How an errand ended."""
+    if answer.cancelled():
+        return Asked("stopped")
+    error = answer.exception()
+    if error is not None:
+        return Asked("trouble", error=error)
+    return Asked("stopped") if answer.result() is None else Asked("done", result=answer.result())
 
 
 def _wait(news: queue.Queue, until: float) -> list:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import statistics
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+
+from PIL import Image
 
 from fovea_core.bench.doctor import Health
 from fovea_core.bench.first_look import first_look
@@ -14,11 +16,11 @@ from fovea_core.decode.fovea import load_drafter
 from fovea_core.decode.lookup import LookupDrafter
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import compare
-from fovea_core.decode.sibling import SiblingDrafter
+from fovea_core.decode.sibling import SiblingDrafterfovea_core.decode.redraft import Redraft, RedraftError, redraft
 from fovea_core.request import Request
 from fovea_core.targets.base import Target
 from fovea_core.targets.registry import is_target, load_target, pick_device
-from fovea_core.trace.events import AnyEvent, Compared, CostTable, Finished
+from fovea_core.trace.events import AnyEvent, Compared, CostTable, Finished, RunStarted
 
 #: Names of drafters that are no folder: the trained one, its twin without a memory, nothing (plain steps), prompt lookup.
 DRAFTERS = ("builtin", "blind", "none", "lookup")
@@ -78,6 +80,24 @@ class Engine:
         return compare(
             self.target, request.image, request.question, request.settings, timed, finished.n + 1, repeats=repeats, stop=stop
         )
+
+    def redraft(
+        self,
+        recorded: Sequence[AnyEvent],
+        image: Image.Image,
+        round: int,
+        lost: Sequence[int],
+        stop: Callable[[], bool] | None = None,
+    ) -> Redraft | None:
+        """Draft round ``round`` of a recorded run again without the entries ``lost``, see decode.redraft.
+
+        None where ``stop`` said so. Raises RedraftError, and TargetError where the run's prompt leaves no room for an answer.
+        """
+        started = next((event for event in recorded if isinstance(event, RunStarted)), None)
+        name = started.drafter.id if started is not None and started.drafter is not None else "none"
+        if name not in DRAFTERS:  # a trace may be a stranger's, and names of drafters may be folders
+            raise RedraftError(f"The drafter {name[:60]!r} of this run is not one that is loaded here.")
+        return redraft(self.target, self.drafter(name), image, recorded, round, lost, stop)
 
 
 def load_engine(

@@ -32,6 +32,8 @@ SCRIPTS = (
     "keys.js",
     "player.js",
 )
+#: Of a page with an engine behind it; an exported page cannot redraft and leaves them out.
+ENGINE_SCRIPTS = ("redrafted.js", "erase.js")
 
 #: A larger page would slow a notebook down, which keeps it inside its own file.
 MOST_FRAMED_CHARS = 8_000_000
@@ -70,10 +72,10 @@ def player_css() -> str:
     return (ASSETS / "player.css").read_text("utf-8")
 
 
-@lru_cache(maxsize=1)
-def player_js() -> str:
-    """All scripts of the player, in order."""
-    return "\n".join((ASSETS / name).read_text("utf-8") for name in SCRIPTS)
+@lru_cache(maxsize=2)
+def player_js(engine: bool = False) -> str:
+    """All scripts of the player, in order; with ``engine`` those that ask an engine for something too."""
+    return "\n".join((ASSETS / name).read_text("utf-8") for name in SCRIPTS + (ENGINE_SCRIPTS if engine else ()))
 
 
 def standalone_html(lines: Sequence[str], *, autoplay: bool = True, at: str = "start", title: str = "FOVEA explorer") -> str:

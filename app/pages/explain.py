@@ -13,6 +13,7 @@ from app.asking import LIMITS, TREES, status
 from app.handlers import READY, Handlers, look
 from app.pages.draw import make_draw, wire_draw
 from app.player import make_player
+from app.redrafts import make_redrafts, wire_redrafts
 from app.session import Session
 from app.widgets import make_examples, make_status
 from fovea_core.examples import ASSETS, Example
@@ -70,7 +71,8 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
             settings = _settings()
             load = gr.UploadButton("Load a trace", elem_id="fx-load")
         with gr.Column(elem_id="fx-run"):
-            player = make_player(elem_id="fx-player")
+            player = make_player(redraft=True, elem_id="fx-player")
+            redrafts = make_redrafts("#fx-player")
 
     on = Handlers(session, recorded)
     quiet = {"api_visibility": "private", "show_progress": "hidden"}
@@ -85,6 +87,7 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
     if recorded:
         gallery.open(on.open, None, opened, queue=False, **quiet)
     player.open(on.dropped, None, [player, line], queue=False, **quiet)
+    wire_redrafts(session, recorded, player, redrafts, picture)
     load.upload(on.load, [load], opened, queue=False, **quiet)
     wire_draw(panel, drawn, picture, question, suggestions, line, gallery if recorded else None, recorded)
     suggestions.input(lambda chosen: chosen, [suggestions], [question], queue=False, **quiet)

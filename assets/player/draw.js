@@ -22,6 +22,7 @@
     player.tree.mark(player.pinned);
     say(player.treeName, round ? `step ${player.at}` : "");
     drawMap(player, round, holding);
+    player.erase?.show();
     drawTransport(player);
     restrip(player, false);
     announce(player, round, holding);
@@ -69,9 +70,9 @@
   }
 
   function drawMap(player, round, holding) {
-    const { run } = player, view = inView(player, round, holding);
+    const view = player.erase?.inView() || inView(player, round, holding), run = view.run || player.run;
     player.stage.show(view.reads, `${run.serial} ${view.key}`);
-    player.numbers.show(run, Math.max(0, holding ? player.at - 1 : player.at), view.reads.length === 1 ? view.reads[0] : null);
+    player.numbers.show(player.run, Math.max(0, holding ? player.at - 1 : player.at), view.reads.length === 1 ? view.reads[0] : null);
     const key = `${view.key}|${player.patch}|${player.missed}|${player.at}|${holding}|${run.serial}`;
     if (key === player.captioned) return;
     player.captioned = key;
@@ -145,5 +146,5 @@
     if (!player.playing || player.pace === "1") say(player.live, `Step ${player.at} of ${player.run.steps}: ${v.accepted.length} accepted, ${v.rejected.length} rejected${v.bonus == null ? "" : `, bonus ${label(v.bonus_text ?? "")}`}`);
   }
 
-  Object.assign(FOVEA, { drawPlayer, drawBars, restrip });
+  Object.assign(FOVEA, { drawPlayer, drawBars, restrip, inView });
 })();

@@ -31,13 +31,14 @@
   function onKey(player, event) {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
     const { target, key } = event, onButton = target.closest("button, summary, a"), typing = target.matches("input:not(.fv-scrub), textarea, select");
-    const walker = player.answer.host.contains(target) ? player.answer : player.tree.host.contains(target) ? player.tree : null;
+    const walker = [player.answer, player.tree, ...(player.erase?.trees || [])].find(({ host }) => host.contains(target));
     const acts = {
       ArrowLeft: () => player.goto(player.at - (event.shiftKey ? 5 : 1)), ArrowRight: () => player.goto(player.at + (event.shiftKey ? 5 : 1)),
       Home: () => player.goto(0), End: () => player.skipToEnd(), Escape: () => player._release(), "?": () => player._toggleHelp(),
     };
+    if (player.erase) acts.e = () => player.erase.toggle();
     if (!onButton) acts[" "] = () => player.toggle();
-    if (walker) Object.assign(acts, { ArrowDown: () => walker.move(1), ArrowUp: () => walker.move(-1), Enter: () => target.dataset.key && player._pin(target.dataset.key) });
+    if (walker) Object.assign(acts, { ArrowDown: () => walker.move(1), ArrowUp: () => walker.move(-1), Enter: () => target.dispatchEvent(new Event("click", { bubbles: true })) });
     PALETTES.forEach((name, i) => (acts[String(i + 1)] = () => player.stage.setPalette(name)));
     const act = Object.hasOwn(acts, key) ? acts[key] : null;
     if (!act || typing) return;

@@ -41,6 +41,7 @@
     player.views = segments("View of the map", [["word", "word", "the map of the word in view"], ["step", "step", "mean over the step's accepted path"], ["answer", "whole answer", "mean over all words shown"]], player.view, (id) => player._setView(id));
     player.rejects = segments("Rejected nodes in the answer", [["none", "none", "hide rejected nodes"], ["first", "first choice", "the drafter's favourite where it was wrong"], ["all", "all", "every rejected and unverified node"]], "first", (id) => player._setRejects(id));
     words.dataset.alternatives = "first";
+    player.erase = player.options.redraft ? new FOVEA.Erase(player) : null;
     player.caption = h("div", { class: "fv-caption" });
     player.usedBy = h("div", { class: "fv-usedby", hidden: true });
     player.question = h("h2", { class: "fv-question", dir: "auto" });
@@ -56,19 +57,20 @@
     const open = h("button", { type: "button", class: "fv-button", onclick: () => player.file.click() }, "Open a trace");
     player.empty = h("div", { class: "fv-empty" }, h("p", null, player.options.empty || EMPTY[player.options.mode]), player.options.mode === "page" ? open : null);
     player.live = h("p", { class: "fv-unseen", role: "status", "aria-live": "polite" });
-    player.help = h("div", { class: "fv-help", hidden: true }, h("dl", null, ...HELP.flatMap(([keys, text]) => [h("dt", null, keys), h("dd", null, text)])));
+    player.help = h("div", { class: "fv-help", hidden: true }, h("dl", null, ...[...HELP, ...(player.erase ? [["e", "erase patches and redraft the step"]] : [])].flatMap(([keys, text]) => [h("dt", null, keys), h("dd", null, text)])));
     const name = (text, ...more) => h("div", { class: "fv-name" }, h("h3", null, text), ...more);
     const mark = (kind, text) => h("li", null, h("span", { class: `fv-word fv-${kind}` }, h("span", { class: "fv-ink" }, text)));
     const legend = h("ul", { class: "fv-marks", "aria-label": "Marks" }, mark("accepted", "accepted"), mark("bonus", "bonus"), mark("rejected", "rejected"), mark("unverified", "unverified"));
     const save = h("button", { type: "button", class: "fv-button", onclick: () => player._save() }, "Save trace (JSON)");
     player.strip.actions.append(save);
     player.body = h("div", { class: "fv-body", hidden: true },
-      h("section", { class: "fv-look", "aria-label": "Picture" }, player.stage.frame, h("div", { class: "fv-row" }, player.views.box, player.stage.legend), player.caption, player.usedBy,
+      h("section", { class: "fv-look", "aria-label": "Picture" }, player.stage.frame, h("div", { class: "fv-row" }, player.views.box, player.erase?.button, player.stage.legend), player.erase?.panel, player.caption, player.usedBy,
         buildTransport(player), h("details", { class: "fv-more" }, h("summary", null, "Colours and scale"), player.stage.controls)),
       h("section", { class: "fv-side" },
         h("section", { class: "fv-panel", "aria-label": "Answer" }, name("Answer", legend), words, player.natural, h("div", { class: "fv-row fv-small" }, h("span", { class: "fv-hint" }, "rejected shown"), player.rejects.box)),
         h("section", { class: "fv-panel", "aria-label": "Draft tree" }, name("Tree", player.treeName), branches),
         h("section", { class: "fv-panel", "aria-label": "Numbers" }, name("Numbers"), figures)),
+      player.erase?.redrafted.box,
       h("section", { class: "fv-wide", "aria-label": "Trajectory" }, name("Trajectory", h("span", null, "words whose maps are sharp and far apart"), player.strip.actions), cards),
       player.steps.box);
     player.head = h("header", { class: "fv-head" }, h("div", null, player.question, player.meta), player.pill);

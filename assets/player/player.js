@@ -71,6 +71,7 @@
       this.tree.show(this.run, null);
       this.strip.clear();
       this.steps.clear();
+      this.erase?.clear();
       this.note.hidden = true;
       this.body.hidden = true;
       this.empty.hidden = false;
@@ -227,6 +228,7 @@
     _release() {
       Object.assign(this, { pinned: null, peeked: null, patch: null, missed: false, used: null });
       this.stage.picked = null;
+      this.erase?.release();
       this.help.hidden = true;
       this._draw();
     }
@@ -287,6 +289,7 @@
   }
 
   /** Makes a player in ``root``. options: mode 'live' or 'page', autoplay, empty (sentence of the empty state),
-      opened() (called when a trace file of the reader's own took the place of the run). */
+      opened() (called when a trace file of the reader's own took the place of the run), redraft(wish) and cancelRedraft() (ask
+      the page's engine; it answers with the event fv-redraft, see erase.js. Without them nothing can be erased). */
   FOVEA.createPlayer = (root, options) => new Player(root, options || {});
 })();

@@ -14,6 +14,7 @@ from fovea_core.bench.score import place_facts
 from fovea_core.bench.scoring import run_once
 from fovea_core.bench.workloads import MAPS, TREES, Case
 from fovea_core.decode.fovea import FoveaDrafter, FoveaRun
+from fovea_core.decode.redraft import states_along
 from fovea_core.settings import RunSettings
 from fovea_core.targets.base import News, Target
 from fovea_core.trace.events import Shape
@@ -68,19 +69,12 @@ def scoring_states(run: FoveaRun, news: News, first: int, wanted: Sequence[tuple
     depth of the state), roots in rising order. Up to its root a state stands on the target's states, behind it on the drafter's
     own along the accepted path, as when it was drafted.
     """
-    folded, body, known, out = run.folded, run.body, 0, []
-    tokens, positions = (part.to(folded.from_target.device) for part in (news[0], news[2]))
+    known, out = 0, []
     for position, depth in wanted:
         end = first + position - depth  # behind the root
         run.extend(*(part[known:end] for part in news))
         known = end
-        body.drop_speculative()
-        body.reserve(depth)
-        state = run.root
-        for at in range(end, end + depth):
-            x = folded.fuse_own(tokens[at : at + 1], folded.unit(state))
-            state = body.forward(x, folded.turn(positions[at : at + 1]), None)
-        out.append(state)
+        out.append(states_along(run, news[0][end : end + depth])[-1:])
     return torch.cat(out)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
@@ -65,6 +66,21 @@ class FoldedMemory:
         self.width = correction.f[0].out_features
         self.f_last, self.f_bias = correction.f[2].weight.t().contiguous(), correction.f[2].bias
         self.g_last, self.g_bias = correction.g[2].weight.t().contiguous(), correction.g[2].bias
+
+    def without(self, lost: torch.Tensor) -> FoldedMemory:
+        """The same memory with the entries numbered ``lost`` (k,) int64 invalid too. They keep their places, so that a policy
+        may go on with what it chose before, but every score of theirs is -inf.
+
+        Raises ValueError where no entry would be left.
+        """
+        gone = torch.isin(self.entries, lost.to(self.entries.device))
+        if bool(gone.all()):
+            raise ValueError("a memory without a valid entry cannot be read")
+        left = copy.copy(self)
+        left.n_valid = (~gone).sum()
+        for name in ("rows", "depth_rows", "bias_row"):  # each score is a finite product added to one of these
+            setattr(left, name, getattr(self, name).masked_fill(gone, -math.inf))
+        return left
 
     def scores(self, states: torch.Tensor, depth: int | torch.Tensor) -> torch.Tensor:
         """Eq 4 for (m, d) states of one depth, or of (m,) depths: (m, n)."""

@@ -93,7 +93,7 @@ class Laws:
             places = set(range(tile.first, tile.first + size))
             _require(not places & seen, "two tiles claim the same entry")
             seen |= places
-            self.valid_entries |= set(_valid_entries(tile))
+            self.valid_entries |= set(valid_entries(tile))
         spans = event.image_spans
         _require(all(first < last <= event.prompt_tokens for first, last in spans), "an image span leaves the prompt")
         _check_hex(event.bytes)
@@ -174,7 +174,8 @@ class Laws:
         self.stage = "compared"
 
 
-def _valid_entries(tile: ev.Tile) -> Iterator[int]:
+def valid_entries(tile: ev.Tile) -> Iterator[int]:
+    """Numbers of a tile's valid entries, rising."""
     place, valid = tile.first, True
     for run in tile.valid:
         if valid:
