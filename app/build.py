@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import gradio as gr
 
+from app.pages.compare import build_compare
 from app.pages.explain import build_explain
 from app.pages.lab import build_lab, measured
 from app.session import Session
@@ -22,15 +23,19 @@ HEAD = (
 
 def build_page(session: Session, examples: Sequence[Example] | None = None) -> gr.Blocks:
     """The page on top of ``session``; ``examples`` None takes the recorded ones of the repository."""
+    examples = load_examples() if examples is None else examples
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3_600, 7_200)) as blocks:
         gr.HTML(HEAD)
         with gr.Tabs(elem_id="fx-tabs"):
             with gr.Tab("Explain", id="explain"):
-                on = build_explain(session, load_examples() if examples is None else examples)
+                on = build_explain(session, examples)
+            with gr.Tab("Compare", id="compare"):
+                pair = build_compare(session, examples, on.asked[:-1])
             if found := measured(ASSETS / "bench"):
                 with gr.Tab("Lab", id="lab"):
                     build_lab(found)
         blocks.unload(on.leave)
+        blocks.unload(pair.leave)
     return blocks.queue(max_size=64, default_concurrency_limit=8)
 
 

@@ -23,10 +23,14 @@ SETTINGS = 7
 
 
 class Handlers:
-    """The listeners that need the session. A client is known by Gradio's session hash."""
+    """The listeners that need the session. A client is known by Gradio's session hash.
+
+    ``asked``: the components of picture, question and settings, in the order of asking.make_ticket.
+    """
 
     def __init__(self, session: Session, examples: list[Example]) -> None:
         self.session, self.examples = session, examples
+        self.asked: list[gr.components.Component] = []
 
     def accept(self, request: gr.Request, *values) -> dict:
         """Run was pressed: check (picture, question, *settings) and keep a ticket, or say what is missing."""
