@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import gradio as gr
 
+from app.charts import plotly_js
 from app.pages.compare import build_compare
 from app.pages.explain import build_explain
 from app.pages.lab import build_lab, measured
@@ -51,6 +52,6 @@ def launch_page(blocks: gr.Blocks, host: str | None = None, port: int | None = N
         run_history=False,
         footer_links=[],
         max_file_size=MAX_UPLOAD,
-        allowed_paths=[str(ASSETS / "examples")],
+        allowed_paths=[str(ASSETS / "examples"), str(plotly_js())],
         **options,
     )

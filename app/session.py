@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 UPDATES_PER_SECOND = 20
 #: While nothing happens a waiting page still hears from the run this often, so that a closed tab is noticed.
 HEARTBEAT_S = 0.5
+#: Phases of a last update.
+ENDED = ("done", "stopped", "trouble")
 
 
 @dataclass(eq=False)
@@ -172,7 +174,7 @@ class Session:
         board = ticket.board()
         phase, trouble, last = ("waiting" if engine.done() else "loading"), None, 0.0
         yield board.update(phase, ahead=self._ahead(ticket), order=next_order())
-        while phase not in ("done", "stopped", "trouble"):
+        while phase not in ENDED:
             items = _wait(news, last + 1 / UPDATES_PER_SECOND)
             order = next_order()  # before asking: whoever forgets this run from here on shows something newer
             if ticket.gone:
