@@ -8,7 +8,8 @@ import gradio as gr
 
 from app.asking import recorded_settings, status
 from app.comparison import shown_sides
-from app.pair import SIDES, WAYS, make_pair, pair_status, way_of
+from app.handlers import look
+from app.pair import SIDES, make_pair, pair_status, way_of
 from app.session import Session, sentence
 from fovea_core.examples import Example
 from fovea_core.pictures import open_picture
@@ -58,15 +59,18 @@ class Comparing:
 
     def open(self, event: gr.EventData, request: gr.Request) -> list:
         """An example was chosen: its recorded run is A until Compare runs both on this machine."""
+        try:
+            example = self.examples[event.index]
+            trace = read(example.trace)
+        except Exception as error:
+            return [*[gr.skip()] * 4, status(sentence(error), "trouble"), *[gr.skip()] * SHARED]
         self.leave(request)
-        example = self.examples[event.index]
-        trace = read(example.trace)
         started = fold(trace.events).started
         drafter, policy, *shared = recorded_settings(started)
-        way = way_of(drafter, policy) or "fovea"
         said = "A is a recorded run, no model needed. Compare answers both ways live and times them on this machine."
-        values = [gr.skip() if value is None else value for value in shared]
-        return [str(example.picture), started.question, way, shown_sides(lines_of(trace), []), status(said), *values]
+        values = [gr.skip() if value is None else value for value in (way_of(drafter, policy), *shared)]
+        shown = shown_sides(lines_of(trace), [])
+        return [str(example.picture), started.question, values[0], shown, status(said), *values[1:]]
 
     def load(self, side: int, path: str, request: gr.Request) -> list:
         """A trace file of the person's own for side 0 (A) or 1 (B): sides, status."""
@@ -94,15 +98,17 @@ class Comparing:
         return shown_sides(None, None), status("A trace of your own, opened in the browser alone.")
 
 
+def looked(path: str | None) -> tuple:
+    """A picture was brought: as handlers.look, without suggestions: picture, status."""
+    picture, _, said = look(path)
+    return picture, said
+
+
 def take(path: str | None, question: str | None, drafter: str, policy: str, *shared) -> list:
     """What 'Explain' shows and asks, for this page: picture, question, A, settings, status."""
     if not path and not (question or "").strip():
         return [gr.skip()] * (3 + SHARED) + [status("'Explain' shows no picture and no question yet.", "trouble")]
-    way = way_of(drafter, policy)
-    said = "Taken from 'Explain'."
-    if way is None:
-        said += f" A stays as it was: the policy there is none of the {len(WAYS)} ways here."
-    return [path, question, gr.skip() if way is None else way, *shared, status(said)]
+    return [path, question, way_of(drafter, policy) or gr.skip(), *shared, status("Taken from 'Explain'.")]
 
 
 def lines_of(trace: Trace) -> list[str]:

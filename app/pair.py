@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from app.asking import Status, make_ticket, status
 from app.session import Board, Ticket
 from fovea_core.request import Request
-from fovea_core.settings import SettingsError
+from fovea_core.settings import SettingsError, make_settings
 from fovea_core.trace.codec import Header
 from fovea_core.trace.events import Finished
 from fovea_core.trace.fold import Summary
@@ -21,10 +21,11 @@ from fovea_core.trace.fold import Summary
 if TYPE_CHECKING:
     from fovea_core.engine import Engine
 
-#: name -> (what the page calls it, drafter, policy).
+#: name -> (what the page calls it, drafter, policy). Beside these the name of any policy is a way: FOVEA's drafter with it.
 WAYS = {
     "fovea": ("FOVEA: the entries it needs", "builtin", "fovea"),
     "topk-16": ("FOVEA, always 16 entries", "builtin", "topk-16"),
+    "random-16": ("FOVEA, 16 random entries, a control", "builtin", "random-16"),
     "dense": ("FOVEA, all entries", "builtin", "dense"),
     "unread": ("FOVEA, memory switched off", "builtin", "none"),
     "blind": ("Its blind twin, trained without", "blind", "none"),
@@ -39,7 +40,14 @@ def way_of(drafter: str | None, policy: str | None) -> str | None:
     for name, (_, of_drafter, of_policy) in WAYS.items():
         if drafter == of_drafter and (policy == of_policy or drafter != "builtin"):
             return name
-    return None
+    return policy if drafter == "builtin" else None
+
+
+def drafter_of(way: str | None) -> tuple[str, str]:
+    """Drafter and policy of a way; whether a policy of another name exists is for the settings to say. Raises SettingsError."""
+    if not isinstance(way, str) or not way:
+        raise SettingsError("Please choose A and B.")
+    return WAYS[way][1:] if way in WAYS else ("builtin", way)
 
 
 @dataclass(eq=False)
@@ -122,10 +130,8 @@ def make_pair(
     seed: float,
 ) -> PairTicket:
     """Check everything before any model work. Raises PictureError or SettingsError with one sentence."""
-    for way in (a, b):
-        if not isinstance(way, str) or way not in WAYS:
-            raise SettingsError("Please choose A and B from the lists.")
-    (_, drafter, policy), (_, other, others) = WAYS[a], WAYS[b]
+    (drafter, policy), (other, others) = drafter_of(a), drafter_of(b)
+    make_settings(policy=others)
     first = make_ticket(path, question, drafter, policy, tree, max_new_tokens, temperature, top_p, seed, True)
     asked = first.request
     second = Request(asked.image, asked.question, asked.settings.model_copy(update={"policy": others}), other)

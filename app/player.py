@@ -32,7 +32,8 @@ const sync = () => {
   const { order, lines, charts: figures } = props.value;
   if (lines && order < newest) return;
   newest = order;
-  if (lines) player.set(lines);
+  if (!lines) return;
+  player.set(lines);
   charts.show(figures);
 };
 watch("value", sync);

@@ -8,7 +8,7 @@ import pytest
 
 from app.comparing import take
 from app.comparison import shown_sides
-from app.pair import WAYS, PairTicket, make_pair, pair_status, way_of
+from app.pair import WAYS, PairTicket, drafter_of, make_pair, pair_status, way_of
 from app.session import Session
 from fovea_core.engine import Engine
 from fovea_core.pictures import PictureError, data_url
@@ -160,13 +160,15 @@ def test_a_checked_pair_differs_in_its_ways_only(tmp_path, a, b):
     [
         ({0: None}, PictureError, "bring a picture"),
         ({1: "  "}, SettingsError, "ask a question"),
-        ({2: "../../etc"}, SettingsError, "choose A and B"),
+        ({2: "../../etc"}, SettingsError, "policy '../../etc'"),
+        ({3: "topk-0"}, SettingsError, "policy 'topk-0'"),
         ({3: None}, SettingsError, "choose A and B"),
         ({5: 10**9}, SettingsError, "max_new_tokens"),
         ({6: float("nan")}, SettingsError, "temperature"),
     ],
 )
 def test_wrong_input_is_one_sentence(tmp_path, change, error, said):
+    assert drafter_of("topk-7") == ("builtin", "topk-7")
     values = [picture(tmp_path), QUESTION, "fovea", "blind", *SHARED]
     for place, value in change.items():
         values[place] = value
@@ -175,10 +177,10 @@ def test_wrong_input_is_one_sentence(tmp_path, change, error, said):
 
 
 def test_taking_what_explain_shows():
-    """Picture, question, way and settings come over; a policy that is no way here leaves A alone; nothing there is said."""
+    """Picture, question, way and settings come over; a policy of no name here is a way of its own; nothing there is said."""
     path, question, a, *shared, line = take("p.png", "What?", "builtin", "dense", *SHARED)
     assert (path, question, a, tuple(shared)) == ("p.png", "What?", "dense", SHARED) and line["state"] == "idle"
-    assert "stays as it was" in take("p.png", "What?", "builtin", "topk-7", *SHARED)[-1]["text"]
+    assert take("p.png", "What?", "builtin", "topk-7", *SHARED)[2] == "topk-7"
     assert take(None, " ", "builtin", "fovea", *SHARED)[-1]["state"] == "trouble"
 
 

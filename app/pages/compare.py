@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import gradio as gr
 
 from app.asking import status
-from app.comparing import READY, Comparing, take
+from app.comparing import READY, Comparing, looked, take
 from app.comparison import make_comparison
 from app.pages.explain import picture_box, shared_settings, thumbnail_card
 from app.pair import WAYS
@@ -30,8 +30,15 @@ def build_compare(session: Session, examples: Sequence[Example], explain: list[g
                 label="Question", lines=2, max_lines=6, placeholder="What do you want to know?", elem_id="fx-compare-question"
             )
             copy = gr.Button("Take what Explain shows", size="sm", elem_id="fx-compare-take")
-            a = gr.Dropdown(ways, value="fovea", label="A", elem_id="fx-compare-a")
-            b = gr.Dropdown(ways, value="blind", label="B", elem_id="fx-compare-b")
+            a = gr.Dropdown(ways, value="fovea", label="A", allow_custom_value=True, elem_id="fx-compare-a")
+            b = gr.Dropdown(
+                ways,
+                value="blind",
+                label="B",
+                info="or write a policy of the memory, such as topk-4, random-8, static-8",
+                allow_custom_value=True,
+                elem_id="fx-compare-b",
+            )
             with gr.Row(elem_classes="fx-buttons"):
                 run = gr.Button("Compare", variant="primary", elem_id="fx-compare-go")
                 stop = gr.Button("Stop", elem_id="fx-compare-stop")
@@ -58,5 +65,6 @@ def build_compare(session: Session, examples: Sequence[Example], explain: list[g
     sides.open(on.dropped, None, [sides, line], queue=False, **quiet)
     for load, listener in zip(loads, (on.load_a, on.load_b)):
         load.upload(listener, [load], [sides, line], queue=False, **quiet)
+    picture.upload(looked, [picture], [picture, line], concurrency_id="draw", **quiet)
     copy.click(take, explain, [picture, question, a, *shared, line], queue=False, **quiet)
     return on

@@ -6,13 +6,13 @@
   const { h, say, label, segments, differences, overlapAt, percent, milliseconds } = FOVEA;
 
   const SIDES = ["A", "B"];
-  const WAYS = { "builtin fovea": "FOVEA", "builtin dense": "FOVEA, all entries", "builtin none": "FOVEA, memory switched off", blind: "blind twin, no memory", lookup: "prompt lookup", "": "plain decoding" };
+  const WAYS = new Map(Object.entries({ "builtin fovea": "FOVEA", "builtin dense": "FOVEA, all entries", "builtin none": "FOVEA, memory switched off", blind: "blind twin, no memory", lookup: "prompt lookup", "": "plain decoding" }));
   const EMPTY = ["Choose two ways and press Compare, or open an example.", "The second run appears here."];
 
   /** What a person calls the way a run was made. */
   function nameOf(run) {
     const { drafter, policy } = run.started, id = drafter ? drafter.id : "";
-    return WAYS[`${id} ${policy}`] || WAYS[id] || label(`${id}, policy ${policy}`, 60);
+    return WAYS.get(`${id} ${policy}`) || WAYS.get(id) || label(`${id === "builtin" ? "FOVEA" : id}, policy ${policy}`, 60);
   }
 
   /** The word whose read is the sharpest of all, where a comparison opens; the last one where none was drafted with a look. */

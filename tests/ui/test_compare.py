@@ -77,12 +77,14 @@ def ask(page, tmp_path, tokens: int) -> None:
     page.click("#fx-compare-go")
 
 
+def chooser(side: str) -> str:
+    return f"#fx-compare-input input[data-testid='Load a trace as {side.upper()}-upload-button']"
+
+
 def load(page, tmp_path, side: str, lines: list[str]) -> None:
     path = tmp_path / f"{side}.jsonl"
     path.write_text("\n".join(lines) + "\n")
-    chooser = page.locator("#fx-compare-input input[type=file][data-testid='file-upload']")
-    index = {"a": -2, "b": -1}[side]
-    chooser.nth(chooser.count() + index).set_input_files(str(path))
+    page.set_input_files(chooser(side), str(path))
     wait_said(page, f"^{side.upper()} is a trace of your own")
 
 
@@ -237,7 +239,7 @@ def test_other_questions_and_hostile_lines_stay_text(opened, tmp_path):
     assert opened.evaluate("window.hacked") is None
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"format": "fovea-trace", "version": 9}\n')
-    opened.locator("#fx-compare-input input[type=file][data-testid='file-upload']").last.set_input_files(str(bad))
+    opened.set_input_files(chooser("b"), str(bad))
     wait_said(opened, "newer explorer")
     assert opened.locator(".fc .fv-answer .fv-word").count() > 10
 
