@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import statistics
+import zlib
 
 import pytest
 
@@ -154,6 +156,21 @@ def brute(a: Summary, b: Summary) -> dict:
     }
 
 
+def named(lines: list[str]) -> list[str]:
+    """The same trace with token ids that follow from the texts, so that two samples of one answer have the same ids."""
+    events = [json.loads(line) for line in lines[1:]]
+    texts = {}
+    for event in events:
+        texts |= {event[key]: event[text] for key, text in (("token", "text"), ("bonus", "bonus_text")) if event.get(key)}
+        texts |= {one["target_token"]: one["target_text"] for one in event.get("rejected", ())}
+    ids = {old: zlib.crc32(text.encode()) % 3_000_000 for old, text in texts.items()}
+    for event in events:
+        for holder in (event, *event.get("rejected", ())):
+            holder.update({key: ids[holder[key]] for key in ("token", "bonus", "target_token") if holder.get(key)})
+        event.update({key: [ids[old] for old in event[key]] for key in ("emitted", "ids") if key in event})
+    return [lines[0], *map(json.dumps, events)]
+
+
 VARIANTS = [
     (("scene", 7), ("scene", 8)),
     (("compared", 3), ("flat", 4)),
@@ -178,7 +195,7 @@ def test_an_example_opens_as_a_before_any_model_is_there(served, opened):
 def test_differences_equal_brute_force(opened):
     """Every figure of assets/compare/differences.js against the folds of fovea_core.trace, also on cut-off runs."""
     for one, other in VARIANTS:
-        lines = [sample_lines(*one), sample_lines(*other)]
+        lines = [named(sample_lines(*one)), named(sample_lines(*other))]
         for a, b in (lines, [lines[0], lines[1][: len(lines[1]) // 2]]):
             found = opened.evaluate(
                 """([a, b]) => FOVEA.differences(...[a, b].map((lines) => {
@@ -199,7 +216,7 @@ def test_differences_equal_brute_force(opened):
 
 def test_two_loaded_traces_stand_on_one_scrubber(opened, tmp_path):
     """Without a model: figures as brute force has them; each player at the step that holds the token; keys move both."""
-    a, b = sample_lines("compared", 3), sample_lines("scene", 9)
+    a, b = named(sample_lines("compared", 3)), named(sample_lines("scene", 9))
     load(opened, tmp_path, "a", a)
     load(opened, tmp_path, "b", b)
     one, other = folded(a), folded(b)
