@@ -7,8 +7,9 @@
   const TALL_PX = 250;
   let fetched = null;
 
-  /** Plotly, fetched once from this server. */
+  /** Plotly, fetched once from this server unless another part of the page has brought it. */
   function plotly(address) {
+    if (!fetched && window.Plotly) fetched = Promise.resolve(window.Plotly);
     fetched ??= new Promise((done, failed) => {
       const script = h("script", { src: address, onload: () => done(window.Plotly), onerror: () => {
         fetched = null;
@@ -43,7 +44,7 @@
       this.figures = figures;
       this.drawn = false;
       this.root.hidden = !figures;
-      for (const { plot } of this.plots) window.Plotly?.purge(plot);
+      for (const { plot } of this.plots) this.Plotly.purge(plot);
       this.plots = [];
       this.grid.replaceChildren();
       this.rows.replaceChildren();
@@ -62,7 +63,7 @@
       const { figures } = this;
       let Plotly;
       try {
-        Plotly = await plotly(this.address);
+        Plotly = this.Plotly = await plotly(this.address);
         this.note.hidden = true;
       } catch {
         this.drawn = false;
@@ -112,7 +113,7 @@
       const width = this.grid.clientWidth;
       if (!width || width === this.wide) return;
       this.wide = width;
-      for (const { plot } of this.plots) if (plot.data) window.Plotly.Plots.resize(plot);
+      for (const { plot } of this.plots) if (plot.data) this.Plotly.Plots.resize(plot);
     }
 
     _goto({ by }, at) {
