@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import gradio as gr
 
+from app.charts import plotly_js
+from app.pages.compare import build_compare
 from app.pages.explain import build_explain
 from app.pages.lab import build_lab, measured
 from app.session import Session
@@ -22,15 +24,19 @@ HEAD = (
 
 def build_page(session: Session, examples: Sequence[Example] | None = None) -> gr.Blocks:
     """The page on top of ``session``; ``examples`` None takes the recorded ones of the repository."""
+    examples = load_examples() if examples is None else examples
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3_600, 7_200)) as blocks:
         gr.HTML(HEAD)
         with gr.Tabs(elem_id="fx-tabs"):
             with gr.Tab("Explain", id="explain"):
-                on = build_explain(session, load_examples() if examples is None else examples)
+                on = build_explain(session, examples)
+            with gr.Tab("Compare", id="compare"):
+                pair = build_compare(session, examples, on.asked[:-1])
             if found := measured(ASSETS / "bench"):
                 with gr.Tab("Lab", id="lab"):
                     build_lab(found)
         blocks.unload(on.leave)
+        blocks.unload(pair.leave)
     return blocks.queue(max_size=64, default_concurrency_limit=8)
 
 
@@ -46,6 +52,6 @@ def launch_page(blocks: gr.Blocks, host: str | None = None, port: int | None = N
         run_history=False,
         footer_links=[],
         max_file_size=MAX_UPLOAD,
-        allowed_paths=[str(ASSETS / "examples")],
+        allowed_paths=[str(ASSETS / "examples"), str(plotly_js())],
         **options,
     )

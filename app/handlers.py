@@ -8,8 +8,9 @@ import gradio as gr
 from PIL import Image
 
 from app.asking import finished_text, make_ticket, recorded_settings, status, status_of
+from app.charts import charts_of
 from app.player import shown_lines
-from app.session import Session, sentence
+from app.session import ENDED, Session, sentence
 from fovea_core.examples import Example
 from fovea_core.pictures import open_picture
 from fovea_core.trace.codec import encode_header
@@ -22,10 +23,14 @@ SETTINGS = 7
 
 
 class Handlers:
-    """The listeners that need the session. A client is known by Gradio's session hash."""
+    """The listeners that need the session. A client is known by Gradio's session hash.
+
+    ``asked``: the components of picture, question and settings, in the order of asking.make_ticket.
+    """
 
     def __init__(self, session: Session, examples: list[Example]) -> None:
         self.session, self.examples = session, examples
+        self.asked: list[gr.components.Component] = []
 
     def accept(self, request: gr.Request, *values) -> dict:
         """Run was pressed: check (picture, question, *settings) and keep a ticket, or say what is missing."""
@@ -39,7 +44,8 @@ class Handlers:
         """Run the ticket, if there is one, and stream its lines and status."""
         update = None
         for update in self.session.run(request.session_hash):
-            yield shown_lines(update.lines, update.order), status_of(update)
+            charts = charts_of(update.summary) if update.phase in ENDED else None
+            yield shown_lines(update.lines, update.order, charts), status_of(update)
         if update is None:
             yield gr.skip(), gr.skip()  # a generator that yields nothing would empty both
 
@@ -84,7 +90,7 @@ def shown(trace: Trace, picture: str | Image.Image, ours: bool) -> list:
     same = ours and None not in settings and started.settings.get("depth_limit") is None
     run = "Run repeats it live." if same else "Run asks the same question again with the settings below."
     said = f"A recorded run, no model needed. {finished_text(summary)} {run}"
-    lines = shown_lines([encode_header(trace.header), *trace.lines()])
+    lines = shown_lines([encode_header(trace.header), *trace.lines()], charts=charts_of(summary))
     values = [gr.skip() if value is None else value for value in settings]
     return [picture, started.question, gr.update(visible=False), lines, status(said), *values]
 

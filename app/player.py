@@ -6,9 +6,12 @@ value of the component, never as markup.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
+from app.charts import charts_head, plotly_js
 from app.widgets import next_order
 from fovea_core.page import player_css, player_js
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     import gradio as gr
 
 # Static on purpose: Gradio evaluates templates as code, so no value may ever stand in one.
-_TEMPLATE = '<div class="fovea-player"></div>'
+_TEMPLATE = '<div class="fovea-player"></div><div class="fovea-charts"></div>'
 _NO_ENGINE = """
 const asks = {};
 """
@@ -26,14 +29,18 @@ const asks = { redraft: (wish) => trigger("redraft", wish), cancelRedraft: () =>
 _ON_LOAD = """
 // A dropped trace takes the run's place: what is still on its way stays out until the server has ended that run.
 let newest = 0;
-const opened = () => { newest = Number.MAX_SAFE_INTEGER; trigger("open"); };
+const opened = () => { newest = Number.MAX_SAFE_INTEGER; charts.show(null); trigger("open"); };
 const player = window.FOVEA.createPlayer(element.querySelector(".fovea-player"), { mode: "live", opened, ...asks });
+const served = `${window.gradio_config?.root ?? ""}/gradio_api/file=`;
+const charts = window.FOVEA.createCharts(element.querySelector(".fovea-charts"), player, served + PLOTLY);
 const sync = () => {
   if (!props.value) return;
-  const { order, lines } = props.value;
+  const { order, lines, charts: figures } = props.value;
   if (lines && order < newest) return;
   newest = order;
-  if (lines) player.set(lines);
+  if (!lines) return;
+  player.set(lines);
+  charts.show(figures);
 };
 watch("value", sync);
 sync();
@@ -45,10 +52,11 @@ def player_head() -> str:
     return f"<style>{player_css()}</style><script>{player_js(engine=True)}</script>"
 
 
-def shown_lines(lines: Sequence[str] | None, order: int | None = None) -> dict:
+def shown_lines(lines: Sequence[str] | None, order: int | None = None, charts: list[dict] | None = None) -> dict:
     """The player's value: header and event lines; None keeps what a reader dropped on it. ``order``: of an update, None =
-    newer than all values before."""
-    return {"order": next_order() if order is None else order, "lines": None if lines is None else list(lines)}
+    newer than all values before. ``charts``: figures of a run that has ended (app/charts.py)."""
+    lines = None if lines is None else list(lines)
+    return {"order": next_order() if order is None else order, "lines": lines, "charts": charts}
 
 
 def make_player(redraft: bool = False, **options) -> gr.HTML:
@@ -62,11 +70,14 @@ def make_player(redraft: bool = False, **options) -> gr.HTML:
     """
     import gradio as gr
 
+    plotly = json.dumps(quote(plotly_js().as_posix()))
     return gr.HTML(
         value=shown_lines([]),
         html_template=_TEMPLATE,
-        js_on_load=(_ENGINE if redraft else _NO_ENGINE) + _ON_LOAD,
-        head=player_head(),
+        js_on_load=f"const PLOTLY = {json.dumps(quote(plotly_js().as_posix()))};"
+        + (_ENGINE if redraft else _NO_ENGINE)
+        + _ON_LOAD,
+        head=player_head() + charts_head(),
         apply_default_css=False,
         **options,
     )

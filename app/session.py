@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 UPDATES_PER_SECOND = 20
 #: While nothing happens a waiting page still hears from the run this often, so that a closed tab is noticed.
 HEARTBEAT_S = 0.5
+#: Phases of a last update.
+ENDED = ("done", "stopped", "trouble")
 
 
 @dataclass(eq=False)
@@ -40,6 +42,26 @@ class Ticket:
     stop: threading.Event = field(default_factory=threading.Event)
     gone: bool = False  # nobody looks at it any more
     claimed: bool = False  # its run has begun; it has only one
+
+    def board(self) -> Board:
+        """What the page is shown of this ticket, still without an event."""
+        return Board(self.header)
+
+    def work(self, engine: Engine, tell: Callable[[object], None]) -> None:
+        """On the engine's thread: run the request, and ``tell`` every event and every change of phase."""
+        finished = None
+        tell("prefill")
+        with engine.lock, contextlib.closing(engine.run(self.request, self.stop.is_set)) as events:
+            for event in events:
+                tell(event)
+                finished = event if isinstance(event, Finished) else finished
+        if self.compare and finished.reason != "stopped" and not self.stop.is_set():
+            tell("comparing")
+            with engine.lock:
+                compared = engine.compare(self.request, finished, self.stop.is_set)
+            if compared is not None:
+                tell(compared)
+        tell("stopped" if finished.reason == "stopped" else "done")
 
 
 @dataclass(frozen=True)
@@ -76,6 +98,23 @@ class Asked:
     ahead: int = 0
     result: object = None
     error: Exception | None = None
+
+
+class Board:
+    """One ticket's run as the page is told of it: lines that only grow, and their fold."""
+
+    def __init__(self, header: Header) -> None:
+        self.fold, self.lines = Fold(), [encode_header(header)]
+
+    def take(self, event, phase: str) -> str:
+        """Add an event; the phase it leads to from ``phase``."""
+        self.fold.add(event)
+        self.lines.append(encode(event))
+        return _phase_after(event, phase)
+
+    def update(self, phase: str, trouble: str | None = None, ahead: int = 0, order: int = 0) -> Update:
+        """What the page shows now."""
+        return Update(list(self.lines), phase, self.fold.summary(), trouble, ahead, order)
 
 
 class Session:
@@ -196,10 +235,10 @@ class Session:
                     del self._tickets[who]
 
     def _updates(self, ticket: Ticket, news: queue.Queue, engine: Future, work: Future) -> Iterator[Update]:
-        fold, lines = Fold(), [encode_header(ticket.header)]
+        board = ticket.board()
         phase, trouble, last = ("waiting" if engine.done() else "loading"), None, 0.0
-        yield Update(list(lines), phase, fold.summary(), ahead=self._ahead(ticket), order=next_order())
-        while phase not in ("done", "stopped", "trouble"):
+        yield board.update(phase, ahead=self._ahead(ticket), order=next_order())
+        while phase not in ENDED:
             items = _wait(news, last + 1 / UPDATES_PER_SECOND)
             order = next_order()  # before asking: whoever forgets this run from here on shows something newer
             if ticket.gone:
@@ -215,11 +254,9 @@ class Session:
                 elif isinstance(item, Exception):
                     phase, trouble = "trouble", sentence(item)
                 else:
-                    fold.add(item)
-                    lines.append(encode(item))
-                    phase = _phase_after(item, phase)
+                    phase = board.take(item, phase)
             last = time.monotonic()
-            yield Update(list(lines), phase, fold.summary(), trouble, self._ahead(ticket), order)
+            yield board.update(phase, trouble, self._ahead(ticket), order)
 
     def _ahead(self, ticket: Ticket | Errand) -> int:
         with self._guard:
@@ -231,25 +268,12 @@ class Session:
                 self._line.remove(ticket)
 
     def _work(self, ticket: Ticket, loading: Future, news: queue.Queue) -> None:
-        """On the engine's thread: run one ticket and put its events, phases and errors into ``news``."""
+        """On the engine's thread: let one ticket work; its events, phases and errors go into ``news``."""
         try:
             if ticket.stop.is_set():
                 news.put("stopped")
                 return
-            engine = loading.result()
-            finished = None
-            news.put("prefill")
-            with engine.lock, contextlib.closing(engine.run(ticket.request, ticket.stop.is_set)) as events:
-                for event in events:
-                    news.put(event)
-                    finished = event if isinstance(event, Finished) else finished
-            if ticket.compare and finished.reason != "stopped" and not ticket.stop.is_set():
-                news.put("comparing")
-                with engine.lock:
-                    compared = engine.compare(ticket.request, finished, ticket.stop.is_set)
-                if compared is not None:
-                    news.put(compared)
-            news.put("stopped" if finished.reason == "stopped" else "done")
+            ticket.work(loading.result(), news.put)
         except Exception as error:
             news.put(error)
         finally:

@@ -15,8 +15,9 @@ from fovea_core.decode.draft import Drafter
 from fovea_core.decode.fovea import load_drafter
 from fovea_core.decode.lookup import LookupDrafter
 from fovea_core.decode.loop import decode
-from fovea_core.decode.plain import compare
-from fovea_core.decode.sibling import SiblingDrafterfovea_core.decode.redraft import Redraft, RedraftError, redraft
+from fovea_core.decode.plain import compare, judge, measure_plain
+from fovea_core.decode.redraft import Redraft, RedraftError, redraft
+from fovea_core.decode.sibling import SiblingDrafter
 from fovea_core.request import Request
 from fovea_core.targets.base import Target
 from fovea_core.targets.registry import is_target, load_target, pick_device
@@ -67,19 +68,49 @@ class Engine:
         The speculative time is the median of runs of its own, not the recorded run, which pays for its recording.
         """
         repeats = 1 if finished.total_ms > SLOW_MS else repeats
-        budget = len(finished.ids) if finished.reason == "stopped" else request.settings.max_new_tokens
-        settings = request.settings.model_copy(update={"detail": "rounds", "max_new_tokens": budget})
-        again = Request(request.image, request.question, settings, request.drafter)
-        times: list[float] = []
-        for _ in range(repeats):
-            last = [event for event in self.run(again, stop) if isinstance(event, Finished)]
-            if stop is not None and stop():
-                return None
-            times.append(last[0].total_ms)
-        timed = finished.model_copy(update={"total_ms": statistics.median(times)})
+        times = self._times([(request, finished)], stop, repeats)
+        if times is None:
+            return None
+        timed = finished.model_copy(update={"total_ms": times[0]})
         return compare(
             self.target, request.image, request.question, request.settings, timed, finished.n + 1, repeats=repeats, stop=stop
         )
+
+    def compare_pair(
+        self,
+        pair: Sequence[tuple[Request, Finished]],
+        stop: Callable[[], bool] | None = None,
+        repeats: int = REPEATS,
+    ) -> list[Compared] | None:
+        """The same for finished requests that ask one question of one picture and differ in drafter, policy or tree only.
+
+        They take turns, so that a machine that grows slower does so for both, and share one measurement of plain decoding.
+        """
+        repeats = 1 if max(finished.total_ms for _, finished in pair) > SLOW_MS else repeats
+        times = self._times(pair, stop, repeats)
+        request = pair[0][0]
+        asked = (self.target, request.image, request.question, request.settings)
+        plain = None if times is None else measure_plain(*asked, repeats, stop)
+        if plain is None:
+            return None
+        timed = [finished.model_copy(update={"total_ms": ms}) for (_, finished), ms in zip(pair, times)]
+        return [judge(*asked, finished, finished.n + 1, plain) for finished in timed]
+
+    def _times(
+        self, runs: Sequence[tuple[Request, Finished]], stop: Callable[[], bool] | None, repeats: int
+    ) -> list[float] | None:
+        """Median ms of ``repeats`` runs of each finished request without details, in turns; None where ``stop`` said so."""
+        times: list[list[float]] = [[] for _ in runs]
+        for _ in range(repeats):
+            for (request, finished), measured in zip(runs, times):
+                budget = len(finished.ids) if finished.reason == "stopped" else request.settings.max_new_tokens
+                settings = request.settings.model_copy(update={"detail": "rounds", "max_new_tokens": budget})
+                again = Request(request.image, request.question, settings, request.drafter)
+                last = [event for event in self.run(again, stop) if isinstance(event, Finished)]
+                if stop is not None and stop():
+                    return None
+                measured.append(last[0].total_ms)
+        return [statistics.median(measured) for measured in times]
 
     def redraft(
         self,

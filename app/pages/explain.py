@@ -44,18 +44,7 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
     recorded = [example for example in examples if example.recorded]
     with gr.Row(elem_id="fx-columns"):
         with gr.Column(elem_id="fx-input"):
-            picture = gr.Image(
-                label="Picture",
-                type="filepath",
-                image_mode=None,
-                format="png",
-                sources=["upload", "clipboard"],
-                buttons=[],
-                height=230,
-                elem_id="fx-picture",
-            )
-            # The file goes to fovea_core.pictures untouched; Gradio's own reading of it would fail first, and say less.
-            picture.preprocess = _path_of
+            picture = picture_box(elem_id="fx-picture", height=230)
             panel, drawn = make_draw()
             question = gr.Textbox(
                 label="Question", lines=2, max_lines=6, placeholder="What do you want to know?", elem_id="fx-question"
@@ -66,7 +55,7 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
             line = make_status(status(READY), elem_id="fx-line")
             suggestions = gr.Radio(label="Questions for this picture", choices=[], visible=False, elem_id="fx-suggestions")
             if recorded:
-                gallery = make_examples([_card(example) for example in recorded], elem_id="fx-examples")
+                gallery = make_examples([thumbnail_card(example) for example in recorded], elem_id="fx-examples")
             gr.HTML(NOTICE + recording_note(ASSETS / "bench" / "builtin.json"), elem_id="fx-notice")
             settings = _settings()
             load = gr.UploadButton("Load a trace", elem_id="fx-load")
@@ -76,7 +65,7 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
 
     on = Handlers(session, recorded)
     quiet = {"api_visibility": "private", "show_progress": "hidden"}
-    asked = [picture, question, *settings]
+    on.asked = asked = [picture, question, *settings]
     accepted = gr.on([run.click, question.submit], on.accept, asked, [line], trigger_mode="once", queue=False, **quiet)
     # Run while an answer streams ends that answer; the new one begins when its stream has closed ("once" would drop it).
     accepted.then(
@@ -111,26 +100,50 @@ def _settings() -> list[gr.components.Component]:
         policy = gr.Dropdown(
             ["fovea", "topk-16", "dense", "none"], value="fovea", label="Policy of the visual memory", allow_custom_value=True
         )
-        tree = gr.Dropdown(
-            list(TREES),
-            value="auto",
-            label="Draft tree",
-            info="auto: by measured cost; paper: 6 levels, 6 children, 40 nodes; or write levels,children,nodes",
-            allow_custom_value=True,
-        )
-        tokens = gr.Slider(*LIMITS["max_new_tokens"], value=256, step=1, label="Most new tokens")
-        temperature = gr.Slider(*LIMITS["temperature"], value=0, step=0.05, label="Temperature", info="0 is greedy")
-        top_p = gr.Slider(*LIMITS["top_p"], value=1, step=0.05, label="Top-p")
-        seed = gr.Number(value=0, precision=0, label="Seed", minimum=0)
+        shared = shared_settings()
         compare = gr.Checkbox(value=True, label="Measure plain decoding after the run")
-    return [drafter, policy, tree, tokens, temperature, top_p, seed, compare]
+    return [drafter, policy, *shared, compare]
+
+
+def shared_settings() -> list[gr.components.Component]:
+    """Tree, most new tokens, temperature, top-p and seed, inside the current layout."""
+    tree = gr.Dropdown(
+        list(TREES),
+        value="auto",
+        label="Draft tree",
+        info="auto: by measured cost; paper: 6 levels, 6 children, 40 nodes; or write levels,children,nodes",
+        allow_custom_value=True,
+    )
+    tokens = gr.Slider(*LIMITS["max_new_tokens"], value=256, step=1, label="Most new tokens")
+    temperature = gr.Slider(*LIMITS["temperature"], value=0, step=0.05, label="Temperature", info="0 is greedy")
+    top_p = gr.Slider(*LIMITS["top_p"], value=1, step=0.05, label="Top-p")
+    seed = gr.Number(value=0, precision=0, label="Seed", minimum=0)
+    return [tree, tokens, temperature, top_p, seed]
+
+
+def picture_box(elem_id: str, height: int) -> gr.Image:
+    """Where a picture is brought; listeners get the path of the untouched file."""
+    picture = gr.Image(
+        label="Picture",
+        type="filepath",
+        image_mode=None,
+        format="png",
+        sources=["upload", "clipboard"],
+        buttons=[],
+        height=height,
+        elem_id=elem_id,
+    )
+    # The file goes to fovea_core.pictures untouched; Gradio's own reading of it would fail first, and say less.
+    picture.preprocess = _path_of
+    return picture
 
 
 def _path_of(payload) -> str | None:
     return payload.path if payload else None
 
 
-def _card(example: Example) -> dict[str, str]:
+def thumbnail_card(example: Example) -> dict[str, str]:
+    """An example for widgets.make_examples."""
     with Image.open(example.picture) as picture:
         thumbnail = data_url(picture.convert("RGB"), THUMBNAIL_PX)
     return {"title": example.title, "question": example.question, "thumbnail": thumbnail}

@@ -25,7 +25,7 @@
     player.erase?.show();
     drawTransport(player);
     restrip(player, false);
-    announce(player, round, holding);
+    if (!player.options.compact) announce(player, round, holding);
   }
 
   function drawHead(player) {
@@ -128,6 +128,7 @@
 
   /** Makes the trajectory strip anew where it has fallen behind; always where ``force``. */
   async function restrip(player, force) {
+    if (player.options.compact) return; // has none
     const upto = Math.min(player.seen, player.run.steps), settled = !player.playing || player.run.finished === null;
     if (player.run.prefill && (force || ((upto !== player.stripAt || player.run.largestMass !== player.stripScale) && (settled || upto - player.stripAt >= 2)))) {
       const { run } = player;

@@ -20,7 +20,8 @@
     root.classList.add("fv");
     if (player.options.mode === "page") root.classList.add("fv-auto");
     root.setAttribute("role", "region");
-    root.setAttribute("aria-label", "Player of a run");
+    root.setAttribute("aria-label", player.options.name || "Player of a run");
+    root.classList.toggle("fv-compact", Boolean(player.options.compact));
     root.tabIndex = -1;
     const on = { peek: (key) => player._peek(key), pin: (key) => player._pin(key) };
     player.stage = new Stage({ change: () => player._restyle(), patch: (entries) => player._patch(entries), trouble: (text) => player.trouble(text) });
@@ -34,7 +35,7 @@
     player.numbers = new Numbers(figures);
     const cards = h("div", { class: "fv-strip" });
     player.strip = new Strip(cards, {
-      jump: (word) => player._jump(word), pinned: () => player._pinnedWord(), refresh: () => restrip(player, true),
+      jump: (word) => player._jump(word), pinned: () => player.pinnedWord(), refresh: () => restrip(player, true),
       draw: (canvas, word, width) => player.stage.paint(canvas, player.run.readOf(word), width),
     });
     player.steps = new Steps((step) => player.goto(step));

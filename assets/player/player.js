@@ -12,6 +12,7 @@
   class Player {
     constructor(root, options) {
       this.root = root;
+      root.player = this;
       this.options = { mode: "page", autoplay: true, ...options };
       this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
       this.pace = "2";
@@ -61,11 +62,24 @@
       if (at === "end") this.goto(this.run.steps);
     }
 
+    /** Shows nothing any more. */
+    clear() {
+      this.source = [];
+      this.reset();
+    }
+
+    /** Lets the colours reach at least to ``mass``, so that two players side by side colour alike. */
+    shareScale(mass) {
+      if (mass === this.floor || mass <= this.run.largestMass) return;
+      this.floor = this.run.largestMass = mass;
+      this._restyle();
+    }
+
     reset() {
       this._stopClock();
       this.run = new Run();
       this.run.serial = serial += 1;
-      Object.assign(this, { at: -1, seen: -1, phase: "done", playing: this.options.autoplay, pinned: null, peeked: null, patch: null, missed: false, used: null, broken: false, dropped: false, paced: false, stripAt: -2, stripScale: 0 });
+      Object.assign(this, { floor: 0, at: -1, seen: -1, phase: "done", playing: this.options.autoplay, pinned: null, peeked: null, patch: null, missed: false, used: null, broken: false, dropped: false, paced: false, stripAt: -2, stripScale: 0 });
       this.stage.clear();
       this.answer.clear();
       this.tree.show(this.run, null);
@@ -106,7 +120,7 @@
       if (this.stage.run !== run) this.stage.setRun(run);
       this.body.hidden = false;
       this.empty.hidden = true;
-      run.largestMass = 4 / Math.max(1, run.validCount); // an answer of flat maps must not look like one of sharp maps
+      run.largestMass = Math.max(this.floor, 4 / Math.max(1, run.validCount)); // flat maps must not look like sharp ones
       for (const word of run.words) {
         const read = run.readOf(word);
         if (read) run.largestMass = Math.max(run.largestMass, read.event.top_mass);
@@ -134,6 +148,12 @@
       this.seen = Math.max(this.seen, this.at);
       this.phase = "done";
       this._draw();
+    }
+
+    /** Goes to the step of word ``index`` of the answer and shows that word's own map; a run without that word stays. */
+    toWord(index) {
+      const word = this.run.words[index];
+      if (word && word.step <= this.run.steps) this._jump(word);
     }
 
     /** Shows the newest step; a run that still grows is followed as it comes. */
@@ -233,7 +253,8 @@
       this._draw();
     }
 
-    _pinnedWord() {
+    /** The pinned word of the answer, or null. */
+    pinnedWord() {
       const item = this.item(this.pinned);
       return item && item.judged === undefined ? item : null;
     }
@@ -288,8 +309,9 @@
     }
   }
 
-  /** Makes a player in ``root``. options: mode 'live' or 'page', autoplay, empty (sentence of the empty state),
-      opened() (called when a trace file of the reader's own took the place of the run), redraft(wish) and cancelRedraft() (ask
-      the page's engine; it answers with the event fv-redraft, see erase.js. Without them nothing can be erased). */
+  /** Makes a player in ``root``, which knows it as ``root.player``. options: mode 'live' or 'page', autoplay, compact (leave to
+      the page what two players share), name, empty (sentence of the empty state), opened() (called when a trace file of the
+      reader's own took the place of the run), redraft(wish) and cancelRedraft() (ask the page's engine; it answers with the
+      event fv-redraft, see erase.js. Without them nothing can be erased). */
   FOVEA.createPlayer = (root, options) => new Player(root, options || {});
 })();

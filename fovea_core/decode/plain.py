@@ -86,17 +86,43 @@ def compare(
 ) -> Compared | None:
     """Measure plain decoding of a finished request: one warm-up, then the median of ``repeats`` runs; event number ``n``.
 
-    A run that was stopped is compared over the tokens it has. ``gap`` is by how much the target's raw logits prefer the plain
-    token at the first difference. Returns None where ``stop`` said so before the end.
+    A run that was stopped is compared over the tokens it has. Returns None where ``stop`` said so before the end.
     """
     if finished.reason == "stopped":
         settings = settings.model_copy(update={"max_new_tokens": len(finished.ids)})
+    results = measure_plain(target, image, question, settings, repeats, stop)
+    return None if results is None else judge(target, image, question, settings, finished, n, results)
+
+
+def measure_plain(
+    target: Target,
+    image: Image.Image,
+    question: str,
+    settings: RunSettings,
+    repeats: int = 3,
+    stop: Callable[[], bool] | None = None,
+) -> list[PlainResult] | None:
+    """``repeats`` plain runs after a warm-up; None where ``stop`` said so before the end."""
     results = []
     for _ in range(1 + repeats):
         results.append(decode_plain(target, image, question, settings, stop))
         if stop is not None and stop():
             return None
-    plain, measured = results[-1], [result.ms for result in results[1:]]
+    return results[1:]
+
+
+def judge(
+    target: Target,
+    image: Image.Image,
+    question: str,
+    settings: RunSettings,
+    finished: Finished,
+    n: int,
+    results: list[PlainResult],
+) -> Compared:
+    """A finished run against measured plain runs of the same request. ``gap`` is by how much the target's raw logits prefer
+    the plain token at the first difference."""
+    plain, measured = results[-1], [result.ms for result in results]
     median = statistics.median(measured)
     difference, gap = first_difference(plain.ids, finished.ids), None
     if difference is not None and difference < min(len(plain.ids), len(finished.ids)):

@@ -62,6 +62,7 @@ class Summary:
     reason: str | None
     total_ms: float | None
     compared: ev.Compared | None
+    verdicts: tuple[ev.RoundVerified, ...] = ()
 
     @property
     def ids(self) -> list[int]:
@@ -176,6 +177,7 @@ class Fold:
             reason=done.reason if done else None,
             total_ms=done.total_ms if done else None,
             compared=self.compared,
+            verdicts=tuple(self.verdicts),
         )
 
 

@@ -1,0 +1,116 @@
+"""What happens when something on the page 'Compare' is pressed, in the manner of app/handlers.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import gradio as gr
+
+from app.asking import recorded_settings, status
+from app.comparison import shown_sides
+from app.handlers import look
+from app.pair import SIDES, make_pair, pair_status, way_of
+from app.session import Session, sentence
+from fovea_core.examples import Example
+from fovea_core.pictures import open_picture
+from fovea_core.trace.codec import encode_header
+from fovea_core.trace.fold import fold
+from fovea_core.trace.record import Trace, read
+
+READY = "Two ways to answer one question: the text is the same, the work is not. Open an example, or bring a picture."
+#: Settings that both sides share, in the order of pair.make_pair.
+SHARED = 5
+
+
+class Comparing:
+    """The listeners of 'Compare'. A client's two runs stand beside its run on 'Explain': both may wait in the queue."""
+
+    def __init__(self, session: Session, examples: list[Example]) -> None:
+        self.session, self.examples = session, examples
+
+    @staticmethod
+    def who(request: gr.Request) -> str:
+        """The client, on this page."""
+        return f"{request.session_hash} compare"
+
+    def accept(self, request: gr.Request, *values) -> dict:
+        """Compare was pressed: check (picture, question, A, B, *settings) and keep a ticket, or say what is missing."""
+        try:
+            self.session.accept(self.who(request), make_pair(*values))
+        except Exception as error:
+            return status(sentence(error), "trouble")
+        return status("Waiting for the model …" if self.session.ready else "Loading the model …", "busy")
+
+    def answer(self, request: gr.Request) -> Iterator[tuple[dict, dict]]:
+        """Run both, if there is a ticket, and stream lines and status."""
+        update = None
+        for update in self.session.run(self.who(request)):
+            yield shown_sides(*update.lines, update.order), pair_status(update)
+        if update is None:
+            yield gr.skip(), gr.skip()
+
+    def stop(self, request: gr.Request) -> None:
+        """End the run under way within one round; the other one is not begun."""
+        self.session.stop(self.who(request))
+
+    def leave(self, request: gr.Request) -> None:
+        """The tab was closed, or something else is shown."""
+        self.session.forget(self.who(request))
+
+    def open(self, event: gr.EventData, request: gr.Request) -> list:
+        """An example was chosen: its recorded run is A until Compare runs both on this machine."""
+        try:
+            example = self.examples[event.index]
+            trace = read(example.trace)
+        except Exception as error:
+            return [*[gr.skip()] * 4, status(sentence(error), "trouble"), *[gr.skip()] * SHARED]
+        self.leave(request)
+        started = fold(trace.events).started
+        drafter, policy, *shared = recorded_settings(started)
+        said = "A is a recorded run, no model needed. Compare answers both ways live and times them on this machine."
+        values = [gr.skip() if value is None else value for value in (way_of(drafter, policy), *shared)]
+        shown = shown_sides(lines_of(trace), [])
+        return [str(example.picture), started.question, values[0], shown, status(said), *values[1:]]
+
+    def load(self, side: int, path: str, request: gr.Request) -> list:
+        """A trace file of the person's own for side 0 (A) or 1 (B): sides, status."""
+        try:
+            trace = read(path)
+            open_picture(trace.header.picture_bytes())
+        except Exception as error:
+            return [gr.skip(), status(sentence(error), "trouble")]
+        self.leave(request)  # first: what is shown must be newer than all that the run showed
+        lines: list = [None, None]
+        lines[side] = lines_of(trace)
+        return [shown_sides(*lines), status(f"{SIDES[side]} is a trace of your own, no model needed.")]
+
+    def load_a(self, path: str, request: gr.Request) -> list:
+        """A trace file as A."""
+        return self.load(0, path, request)
+
+    def load_b(self, path: str, request: gr.Request) -> list:
+        """A trace file as B."""
+        return self.load(1, path, request)
+
+    def dropped(self, request: gr.Request) -> tuple[dict, dict]:
+        """A trace was dropped on a side, which the browser shows by itself: end the run it took the place of."""
+        self.leave(request)
+        return shown_sides(None, None), status("A trace of your own, opened in the browser alone.")
+
+
+def looked(path: str | None) -> tuple:
+    """A picture was brought: as handlers.look, without suggestions: picture, status."""
+    picture, _, said = look(path)
+    return picture, said
+
+
+def take(path: str | None, question: str | None, drafter: str, policy: str, *shared) -> list:
+    """What 'Explain' shows and asks, for this page: picture, question, A, settings, status."""
+    if not path and not (question or "").strip():
+        return [gr.skip()] * (3 + SHARED) + [status("'Explain' shows no picture and no question yet.", "trouble")]
+    return [path, question, way_of(drafter, policy) or gr.skip(), *shared, status("Taken from 'Explain'.")]
+
+
+def lines_of(trace: Trace) -> list[str]:
+    """A trace as a side takes it, header first."""
+    return [encode_header(trace.header), *trace.lines()]

@@ -1,0 +1,177 @@
+"""Two runs of one request side by side: which ways there are, a checked ticket for both, and what the page is told of them.
+
+The runs take their turn in the session's queue as one ticket: A, then B, then the measurement of both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from app.asking import Status, make_ticket, status
+from app.session import Board, Ticket
+from fovea_core.request import Request
+from fovea_core.settings import SettingsError, make_settings
+from fovea_core.trace.codec import Header
+from fovea_core.trace.events import Finished
+from fovea_core.trace.fold import Summary
+
+if TYPE_CHECKING:
+    from fovea_core.engine import Engine
+
+#: name -> (what the page calls it, drafter, policy). Beside these the name of any policy is a way: FOVEA's drafter with it.
+WAYS = {
+    "fovea": ("FOVEA: the entries it needs", "builtin", "fovea"),
+    "topk-16": ("FOVEA, always 16 entries", "builtin", "topk-16"),
+    "random-16": ("FOVEA, 16 random entries, a control", "builtin", "random-16"),
+    "dense": ("FOVEA, all entries", "builtin", "dense"),
+    "unread": ("FOVEA, memory switched off", "builtin", "none"),
+    "blind": ("Its blind twin, trained without", "blind", "none"),
+    "lookup": ("Prompt lookup, untrained", "lookup", "none"),
+    "plain": ("Plain decoding", "none", "none"),
+}
+SIDES = ("A", "B")
+
+
+def way_of(drafter: str | None, policy: str | None) -> str | None:
+    """The way with this drafter and policy; None where there is none. Only the trained drafter has a policy."""
+    for name, (_, of_drafter, of_policy) in WAYS.items():
+        if drafter == of_drafter and (policy == of_policy or drafter != "builtin"):
+            return name
+    return policy if drafter == "builtin" else None
+
+
+def drafter_of(way: str | None) -> tuple[str, str]:
+    """Drafter and policy of a way; whether a policy of another name exists is for the settings to say. Raises SettingsError."""
+    if not isinstance(way, str) or not way:
+        raise SettingsError("Please choose A and B.")
+    return WAYS[way][1:] if way in WAYS else ("builtin", way)
+
+
+@dataclass(eq=False)
+class PairTicket(Ticket):
+    """One press of Compare: ``request`` is A, ``second`` is B; they differ in drafter and policy only."""
+
+    second: Request | None = None
+
+    def board(self) -> PairBoard:
+        """What the page is shown of both."""
+        return PairBoard(self.header)
+
+    def work(self, engine: Engine, tell: Callable[[object], None]) -> None:
+        """On the engine's thread: A, then B, then both timed against plain decoding; events are told as (side, event)."""
+        done: list[tuple[Request, Finished]] = []
+        for side, request in enumerate((self.request, self.second)):
+            if self.stop.is_set():  # between A and B
+                tell("stopped")
+                return
+            tell(f"prefill {SIDES[side]}")
+            finished = None
+            with engine.lock, contextlib.closing(engine.run(request, self.stop.is_set)) as events:
+                for event in events:
+                    tell((side, event))
+                    finished = event if isinstance(event, Finished) else finished
+            if finished.reason == "stopped":
+                tell("stopped")
+                return
+            done.append((request, finished))
+        tell("comparing")
+        with engine.lock:
+            compared = engine.compare_pair(done, self.stop.is_set)
+        for side, event in enumerate(compared or ()):
+            tell((side, event))
+        tell("done")
+
+
+@dataclass(frozen=True)
+class PairUpdate:
+    """What the page shows of two runs: per side the lines (header first, they only grow) and their fold; else as Update.
+
+    ``phase`` as in Update, with the side behind it where one side is at work: prefill A, answering B.
+    """
+
+    lines: tuple[list[str], list[str]]
+    summaries: tuple[Summary, Summary]
+    phase: str
+    trouble: str | None = None
+    ahead: int = 0
+    order: int = 0
+
+
+class PairBoard:
+    """Two boards that are told of together."""
+
+    def __init__(self, header: Header) -> None:
+        self.sides = (Board(header), Board(header))
+
+    def take(self, item: tuple, phase: str) -> str:
+        """Add (side, event); the phase it leads to."""
+        side, event = item
+        now = self.sides[side].take(event, "")
+        return f"{now} {SIDES[side]}" if now else phase
+
+    def update(self, phase: str, trouble: str | None = None, ahead: int = 0, order: int = 0) -> PairUpdate:
+        """What the page shows now."""
+        a, b = self.sides
+        return PairUpdate((list(a.lines), list(b.lines)), (a.fold.summary(), b.fold.summary()), phase, trouble, ahead, order)
+
+
+def make_pair(
+    path: str | None,
+    question: str | None,
+    a: str,
+    b: str,
+    tree: str,
+    max_new_tokens: float,
+    temperature: float,
+    top_p: float,
+    seed: float,
+) -> PairTicket:
+    """Check everything before any model work. Raises PictureError or SettingsError with one sentence."""
+    (drafter, policy), (other, others) = drafter_of(a), drafter_of(b)
+    make_settings(policy=others)
+    first = make_ticket(path, question, drafter, policy, tree, max_new_tokens, temperature, top_p, seed, True)
+    asked = first.request
+    second = Request(asked.image, asked.question, asked.settings.model_copy(update={"policy": others}), other)
+    return PairTicket(asked, first.header, True, second=second)
+
+
+def pair_status(update: PairUpdate) -> Status:
+    """One line about where the two runs are."""
+    text, state = _said(update)
+    return status(text, state, update.order)
+
+
+def _said(update: PairUpdate) -> tuple[str, str]:
+    phase, _, side = update.phase.partition(" ")
+    summary = update.summaries[SIDES.index(side) if side else 0]
+    if phase == "loading":
+        return "Loading the model …", "busy"
+    if phase == "waiting":
+        place = f"{update.ahead} before you" if update.ahead else "next"
+        return f"Waiting for the model: {place}.", "busy"
+    if phase == "prefill":
+        return f"{side}: the target reads picture and question …", "busy"
+    if phase == "answering":
+        return f"{side} answers: {len(summary.tokens)} tokens in {summary.rounds} rounds.", "busy"
+    if phase == "comparing":
+        return "Timing A, B and plain decoding in turns, without recording …", "busy"
+    if phase == "trouble":
+        return update.trouble or "", "trouble"
+    if phase == "stopped":
+        counts = " and ".join(str(len(summary.tokens)) for summary in update.summaries)
+        some = update.summaries[0].tokens
+        return f"Stopped {f'after {counts} tokens; what was answered is kept' if some else 'before it began'}.", "done"
+    return pair_text(*update.summaries), "done"
+
+
+def pair_text(a: Summary, b: Summary) -> str:
+    """How two runs compare, in one line; both are complete or recorded."""
+    counts = " and ".join(str(summary.rounds) for summary in (a, b))
+    parts = [f"{len(a.tokens)} tokens in {counts} rounds"]
+    if a.compared and b.compared:
+        parts.append(f"{a.compared.speedup:.2f} and {b.compared.speedup:.2f} × plain decoding, measured")
+    parts.append("same text" if a.ids == b.ids else "texts differ")
+    return f"Done, A and B: {', '.join(parts)}."
