@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { PALETTES } = FOVEA;
+  const { PALETTES, projector } = FOVEA;
 
   /** Listens at the player's root: keys, clicks beside everything, dropped files. */
   function listenTo(player) {
@@ -34,7 +34,8 @@
     const walker = player.answer.host.contains(target) ? player.answer : player.tree.host.contains(target) ? player.tree : null;
     const acts = {
       ArrowLeft: () => player.goto(player.at - (event.shiftKey ? 5 : 1)), ArrowRight: () => player.goto(player.at + (event.shiftKey ? 5 : 1)),
-      Home: () => player.goto(0), End: () => player.skipToEnd(), Escape: () => player._release(), "?": () => player._toggleHelp(),
+      Home: () => player.goto(0), End: () => player.skipToEnd(), Escape: () => (projector.on && !player.selected ? projector.set(false) : player._release()), "?": () => player._toggleHelp(),
+      p: () => projector.set(!projector.on),
     };
     if (!onButton) acts[" "] = () => player.toggle();
     if (walker) Object.assign(acts, { ArrowDown: () => walker.move(1), ArrowUp: () => walker.move(-1), Enter: () => target.dataset.key && player._pin(target.dataset.key) });

@@ -105,11 +105,7 @@
       if (this.stage.run !== run) this.stage.setRun(run);
       this.body.hidden = false;
       this.empty.hidden = true;
-      run.largestMass = 4 / Math.max(1, run.validCount); // an answer of flat maps must not look like one of sharp maps
-      for (const word of run.words) {
-        const read = run.readOf(word);
-        if (read) run.largestMass = Math.max(run.largestMass, read.event.top_mass);
-      }
+      run.measure();
       this.answer.sync(run);
       this.steps.sync(run);
       this.scrub.max = run.steps;
@@ -229,6 +225,11 @@
       this.stage.picked = null;
       this.help.hidden = true;
       this._draw();
+    }
+
+    /** Something that Esc would let go. */
+    get selected() {
+      return Boolean(this.pinned || this.patch || this.missed || !this.help.hidden);
     }
 
     _pinnedWord() {

@@ -223,6 +223,15 @@
       return found;
     }
 
+    /** The mass that one colour scale for the whole answer reaches, kept as ``largestMass``. */
+    measure() {
+      this.largestMass = 4 / Math.max(1, this.validCount); // an answer of flat maps must not look like one of sharp maps
+      for (const word of this.words) {
+        const read = this.readOf(word);
+        if (read) this.largestMass = Math.max(this.largestMass, read.event.top_mass);
+      }
+    }
+
     /** Words whose read used one of ``entries``: [{word, mass}], largest mass first. */
     wordsUsing(entries) {
       const wanted = new Set(entries), found = [];
