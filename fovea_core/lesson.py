@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fovea_core.examples import MAX_NEW_TOKENS, Example
 from fovea_core.trace.codec import Header
-from fovea_core.trace.record import Trace, write
+from fovea_core.trace.record import Trace, read, write
 
 #: Levels, children, nodes. Fixed, since a drafter without its memory drafts nothing where the tree is chosen by its cost.
 TREE = "3,4,13"
@@ -31,8 +31,24 @@ def without_path(example: Example) -> Path:
     return example.trace.parent / "without" / example.trace.name
 
 
-def record_without(engine, examples: Sequence[Example], say: Callable[[str], None] = lambda text: None) -> None:
-    """Record each lesson example again with the memory switched off, the same request otherwise.
+def read_without(example: Example, trace: Trace) -> Trace | None:
+    """The recording without the memory that belongs to ``trace``, the example's own; None where there is none of the same
+    models, picture and question. Raises ValueError where its file is damaged."""
+    path = without_path(example)
+    if not path.is_file():
+        return None
+    found = read(path)
+    same = all(
+        getattr(found.events[0], name) == getattr(trace.events[0], name)
+        for name in ("question", "picture_sha256", "target", "drafter")
+    )
+    return found if same else None
+
+
+def record_without(
+    engine, examples: Sequence[Example], say: Callable[[str], None] = lambda text: None, budget: int = MAX_NEW_TOKENS
+) -> None:
+    """Record each lesson example again with the memory switched off, the same request otherwise; ``budget`` as for ``record``.
 
     Raises ValueError where the answer differs from the example's own: a lesson must not be built on that.
     """
@@ -40,14 +56,13 @@ def record_without(engine, examples: Sequence[Example], say: Callable[[str], Non
     from fovea_core.request import Request
     from fovea_core.settings import make_settings, parse_tree
     from fovea_core.trace.fold import fold
-    from fovea_core.trace.record import read
 
-    settings = make_settings(max_new_tokens=MAX_NEW_TOKENS, policy="none", tree=parse_tree(TREE))
+    settings = make_settings(max_new_tokens=budget, policy="none", tree=parse_tree(TREE))
     for example in lesson_examples(examples):
         rgb = open_picture(example.picture).rgb
         events = tuple(engine.run(Request(rgb, example.question, settings)))
         if fold(events).ids != fold(read(example.trace).events).ids:
-            raise ValueError(f"{example.name}: the answer without the memory is not the recorded one; record the examples anew.")
+            raise ValueError(f"{example.name}: the answer without the memory is another; record the examples anew.")
         path = without_path(example)
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path, Trace(Header(data_url(rgb)), events))

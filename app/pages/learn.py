@@ -1,4 +1,4 @@
-"""The page 'Learn': eight guided steps on recorded runs (assets/learn). No model takes part; a run's lines are sent when asked for."""
+"""The page 'Learn': eight guided steps on recorded runs (assets/learn). No model takes part; a run is sent when asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import gradio as gr
 
 from app.session import sentence
 from fovea_core.examples import ASSETS, Example
-from fovea_core.lesson import lesson_examples, without_path
+from fovea_core.lesson import lesson_examples, read_without
 from fovea_core.trace.codec import encode_header
 from fovea_core.trace.record import read
 
@@ -20,7 +20,8 @@ _TEMPLATE = '<div class="fovea-learn"></div>'
 _ON_LOAD = """
 const begin = () => {
   if (!window.FOVEA?.createPlayer || !window.FOVEA.createLearn) return setTimeout(begin, 50);
-  const learn = window.FOVEA.createLearn(element.querySelector(".fovea-learn"), { pick: (index) => trigger("pick", { index }) });
+  const pick = (index) => trigger("pick", { index });
+  const learn = window.FOVEA.createLearn(element.querySelector(".fovea-learn"), { pick });
   const sync = () => props.value && learn.set(props.value);
   watch("value", sync);
   sync();
@@ -43,15 +44,17 @@ def lesson_value(examples: Sequence[Example], index: int | None = None) -> dict:
     ``lines``: header and events of run ``index``; ``without``: events of the same request without the visual memory, [] where
     there is no such recording. A recording that cannot be read is one sentence in ``trouble``.
     """
-    value = {"runs": [{"title": example.title} for example in examples], "index": index, "lines": [], "without": [], "trouble": ""}
+    runs = [{"title": example.title} for example in examples]
+    value = {"runs": runs, "index": index, "lines": [], "without": [], "trouble": ""}
     if index is None:
         return value
     try:
         if not isinstance(index, int) or not 0 <= index < len(examples):
             raise ValueError("There is no such recorded run.")
-        trace, without = read(examples[index].trace), without_path(examples[index])
+        trace = read(examples[index].trace)
+        without = read_without(examples[index], trace)
         lines = [encode_header(trace.header), *trace.lines()]
-        return value | {"lines": lines, "without": list(read(without).lines()) if without.is_file() else []}
+        return value | {"lines": lines, "without": list(without.lines()) if without else []}
     except Exception as error:
         return value | {"trouble": sentence(error)}
 
