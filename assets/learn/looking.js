@@ -134,7 +134,7 @@
       const draw = () => {
         buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(said === ["yes", "no"][i])));
         result.replaceChildren(...(said ? shown(run, without, said) : []));
-        lanes.replaceChildren(...(said ? lanesOf(run, without) : [lane("with the memory", forwards(run), Math.max(1, run.words.length - 1), `${plural(run.steps, "round")}, ${plural(run.words.length, "token")}`), h("p", { class: "fl-unknown", "aria-label": "without the memory: not shown yet" }, "?")]));
+        lanes.replaceChildren(...(said ? lanesOf(run, without) : [lane("with the memory", forwards(run), Math.max(1, run.words.length - 1), `${plural(run.steps, "round")}, ${plural(run.words.length, "token")}`), h("p", { class: "fl-unknown", role: "img", "aria-label": "without the memory: not shown yet" }, "?")]));
       };
       draw();
       return {

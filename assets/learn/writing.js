@@ -3,7 +3,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, say, para, term, plural, facts, tokensOf, beforeWord, lessonButton, milliseconds, keyOf, Answer } = FOVEA;
+  const { h, say, para, term, plural, facts, tokensOf, beforeWord, lessonButton, milliseconds, keyOf, label, describe, Answer } = FOVEA;
   const PACE_MS = 60;
 
   /** Measured milliseconds of one target forward over one token, or null. */
@@ -16,7 +16,7 @@
     id: "cost", title: "What a target costs",
     build(lesson) {
       const { run } = lesson, all = run.words.length, one = oneForward(run);
-      const figure = h("div", { class: "fl-stack" }, lesson.picture([], "plain"), h("p", { class: "fl-question", dir: "auto" }, FOVEA.label(run.started.question, 300)));
+      const figure = h("div", { class: "fl-stack" }, lesson.picture([], "plain"), h("p", { class: "fl-question", dir: "auto" }, label(run.started.question, 300)));
       const answer = h("div"), count = h("p", { class: "fl-count", role: "status" });
       figure.append(answer);
       let made = lesson.number("cost", 1, all, 1), clock = null;
@@ -148,13 +148,19 @@
       ];
       if (!run.steps) return { text, ...lesson.noDrafts() };
       const host = h("div", { class: "fv-answer fl-answer", role: "group", "aria-label": "Answer, token by token", dir: "auto", "data-alternatives": "first" });
-      const answer = new Answer(host, { peek() {}, pin() {} }), tree = h("div"), said = h("p", { class: "fl-count", role: "status" }), tau = h("div");
+      const about = h("p", { class: "fl-about", role: "status" });
+      const tell = (key) => {
+        const item = run.itemOf(key);
+        if (item) say(about, `${label(item.text) || "∎"}: ${describe(item)}.`);
+      };
+      const answer = new Answer(host, { peek: tell, pin: tell }), tree = h("div"), said = h("p", { class: "fl-count", role: "status" }), tau = h("div");
       answer.sync(run);
       let at = lesson.number("keep", 1, run.steps, round ? round.step : 1);
       const draw = () => {
         const now = run.rounds[at - 1], v = now.verdict, bonus = v.bonus == null ? 0 : 1, sums = run.totals(at);
         answer.show(at, at, false);
-        tree.replaceChildren(lesson.drawTree(now, false));
+        tree.replaceChildren(lesson.drawTree(now, false, tell));
+        say(about, "");
         slider.value = at;
         slider.style.setProperty("--part", `${(100 * (at - 1)) / Math.max(1, run.steps - 1)}%`);
         slider.setAttribute("aria-valuetext", `round ${at} of ${run.steps}`);
@@ -174,8 +180,8 @@
       const next = lessonButton("Next round", () => go(at + 1), true);
       draw();
       return {
-        text, figure: h("div", { class: "fl-stack" }, host, tree),
-        act: h("div", null, h("p", { class: "fl-todo" }, "Go through the rounds and watch the answer grow."), slider, h("div", { class: "fv-actions" }, lessonButton("First round", () => go(1)), next, lessonButton("Last round", () => go(run.steps))), said, tau),
+        text, figure: h("div", { class: "fl-stack" }, host, tree, about),
+        act: h("div", null, h("p", { class: "fl-todo" }, "Go through the rounds and watch the answer grow. Click a word, kept or struck out, to read what happened to it."), slider, h("div", { class: "fv-actions" }, lessonButton("First round", () => go(1)), next, lessonButton("Last round", () => go(run.steps))), said, tau),
       };
     },
   };

@@ -200,9 +200,7 @@
 
     /** The word or node that a key of a chip names, or null. */
     item(key) {
-      if (!key) return null;
-      const [kind, a, b] = key.split(":");
-      return kind === "w" ? this.run.words[Number(a)] || null : this.run.rounds[Number(a) - 1]?.nodes.get(Number(b)) || null;
+      return this.run.itemOf(key);
     }
 
     _peek(key) {

@@ -194,6 +194,13 @@
       return at ? this.readAt(at.round, at.parent) : null;
     }
 
+    /** The word or node that a key of a chip names, or null. */
+    itemOf(key) {
+      if (!key) return null;
+      const [kind, a, b] = key.split(":");
+      return kind === "w" ? this.words[Number(a)] || null : this.rounds[Number(a) - 1]?.nodes.get(Number(b)) || null;
+    }
+
     /** Where an entry lies: its tile, row, column, and its box in fractions of the picture (not clipped). */
     place(entry) {
       const tile = this.tiles.find((t) => entry >= t.first && entry < t.first + t.rows * t.columns);

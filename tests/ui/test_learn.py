@@ -353,6 +353,9 @@ def test_to_the_end_by_mouse_at_every_width(teach, lesson, width, scheme):
         assert step_of(page) == step
         if step in acts:
             page.click(acts[step])
+        if step == "keep":
+            page.click(".fl .fv-word.fv-first")
+            assert page.inner_text(".fl-about").endswith("the target's first word.")
         if step == "check":
             page.click(".fl g.fv-pending >> nth=0")
             page.click(".fl-act .fl-main")
