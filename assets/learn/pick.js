@@ -7,6 +7,8 @@
   const MOST_READS = 24;
   const FLAT_PEAK = 0.05; // as on the stage: below this the mass is as good as spread evenly
 
+  /** A word without the punctuation around it. */
+  const bare = (text) => text.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "") || text;
   const legible = (text) => /[\p{L}\p{N}]/u.test(text);
 
   /** First list that is larger at the first place where two lists of numbers differ. */
@@ -42,7 +44,7 @@
   /** The word whose map to ask for: {text, token, read}, the sharpest of the words that the trajectory strip would take; else any
       legible word with a read. Null where no read was recorded or every map is flat. */
   function lessonWord(run) {
-    const withRead = ({ text, token }) => ({ text, token, read: run.readOf(token) });
+    const withRead = ({ text, token }) => ({ text: bare(text), token, read: run.readOf(token) });
     const sharp = (word) => word.read && word.read.event.peak >= FLAT_PEAK;
     const strip = FOVEA.chooseWords(run, run.steps).map(withRead).filter(sharp);
     const every = run.words.filter((token) => legible(token.text)).map((token) => withRead({ text: token.text.trim(), token })).filter(sharp);

@@ -181,7 +181,11 @@ def test_the_lesson_picks_by_rule(bare, new_page):
         every = [event for event in events if event.kind == "memory_read"]
         open_ended = [read.captured for read in every if read.k_raw == len(unpack_masses(read.masses))]
         assert found["share"] == (min(open_ended) if open_ended else None), name
-        tokens = [token for token in fold(events).tokens if token.read and any(c.isalnum() for c in token.text)]
+        tokens = [
+            token
+            for token in fold(events).tokens
+            if token.read and any(c.isalnum() for c in token.raw.decode("utf-8", "ignore"))
+        ]
         sizes = sorted(len(unpack_masses(token.read.masses)) for token in tokens)
         assert [size for _, size in found["reads"]] == sorted(size for _, size in found["reads"])
         assert len(found["reads"]) == min(24, len(tokens)) and (not sizes or found["reads"][-1][1] == sizes[-1]), name
