@@ -185,6 +185,12 @@
       return entry;
     }
 
+    /** Switches a button off or on; the title takes the focus from one that goes off, so that keys keep working. */
+    disable(button, off) {
+      if (off && document.activeElement === button) this.title.focus({ preventScroll: true });
+      button.disabled = off;
+    }
+
     sorry(sentence) {
       return h("p", { class: "fl-sorry" }, sentence);
     }

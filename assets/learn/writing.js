@@ -23,7 +23,7 @@
       const draw = () => {
         answer.replaceChildren(tokensOf(run, made));
         say(count, `${plural(made, "token")} of ${all}: ${plural(made, "target forward")}.`);
-        more.disabled = every.disabled = made >= all;
+        for (const each of [more, every]) lesson.disable(each, made >= all);
         lesson.keep("cost", made);
       };
       const add = (count) => {
@@ -71,7 +71,7 @@
         for (const part of tree.querySelectorAll("[data-depth]")) part.classList.toggle("fl-unborn", Number(part.dataset.depth) > level);
         const nodes = [...round.nodes.values()].filter((node) => node.depth <= level).length;
         say(count, level ? `${plural(level, "level")} of ${depth}: ${plural(nodes, "guess", "guesses")}.` : "Nothing is guessed yet.");
-        more.disabled = level >= depth;
+        lesson.disable(more, level >= depth);
         lesson.keep("guess", level);
       };
       const more = lessonButton("Guess one level", () => {
@@ -105,7 +105,7 @@
           group.classList.toggle("fl-ticked", ticked);
           if (node && !shown) group.setAttribute("aria-pressed", String(ticked));
         }
-        look.disabled = shown;
+        lesson.disable(look, shown);
         say(hint, shown ? "" : `${ticks.size} ticked.`);
         result.replaceChildren(...(shown ? verdict() : []));
         lesson.keep("check", { ticks: [...ticks], shown });
@@ -169,7 +169,7 @@
           ["tau so far", sums.tau.toFixed(2), "tokens a round, bonus included"],
           ["tokens after the first", String(sums.emitted), `from ${plural(at, "target forward")}`],
         ]));
-        next.disabled = at >= run.steps;
+        lesson.disable(next, at >= run.steps);
         lesson.keep("keep", at);
       };
       const go = (step) => {
