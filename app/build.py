@@ -10,6 +10,7 @@ from app.charts import plotly_js
 from app.pages.compare import build_compare
 from app.pages.explain import build_explain
 from app.pages.lab import build_lab, measured
+from app.pages.learn import build_learn
 from app.session import Session
 from app.theme import CSS, make_theme
 from fovea_core.examples import ASSETS, Example, load_examples
@@ -18,16 +19,18 @@ TITLE = "FOVEA explorer"
 MAX_UPLOAD = "100mb"
 HEAD = (
     f"<header class='fx-head'><h1>{TITLE}</h1><p>Watch a vision-language model's answer being drafted, checked and kept, "
-    "and what its drafter looked at for every word.</p></header>"
+    "and what its drafter looked at for every word.</p>"
+    "<button type='button' class='fx-tour' title='Eight guided steps on a recorded run'>(i) tour</button></header>"
 )
+_HEAD_JS = "element.querySelector('.fx-tour').addEventListener('click', () => trigger('tour'));"
 
 
 def build_page(session: Session, examples: Sequence[Example] | None = None) -> gr.Blocks:
     """The page on top of ``session``; ``examples`` None takes the recorded ones of the repository."""
     examples = load_examples() if examples is None else examples
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3_600, 7_200)) as blocks:
-        gr.HTML(HEAD)
-        with gr.Tabs(elem_id="fx-tabs"):
+        head = gr.HTML(html_template=HEAD, js_on_load=_HEAD_JS)
+        with gr.Tabs(elem_id="fx-tabs") as tabs:
             with gr.Tab("Explain", id="explain"):
                 on = build_explain(session, examples)
             with gr.Tab("Compare", id="compare"):
@@ -35,6 +38,10 @@ def build_page(session: Session, examples: Sequence[Example] | None = None) -> g
             if found := measured(ASSETS / "bench"):
                 with gr.Tab("Lab", id="lab"):
                     build_lab(found)
+            with gr.Tab("Learn", id="learn"):
+                build_learn(examples)
+        open_tour = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+        head.tour(lambda: gr.Tabs(selected="learn"), None, [tabs], **open_tour)
         blocks.unload(on.leave)
         blocks.unload(pair.leave)
     return blocks.queue(max_size=64, default_concurrency_limit=8)

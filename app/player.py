@@ -74,9 +74,7 @@ def make_player(redraft: bool = False, **options) -> gr.HTML:
     return gr.HTML(
         value=shown_lines([]),
         html_template=_TEMPLATE,
-        js_on_load=f"const PLOTLY = {json.dumps(quote(plotly_js().as_posix()))};"
-        + (_ENGINE if redraft else _NO_ENGINE)
-        + _ON_LOAD,
+        js_on_load=f"const PLOTLY = {plotly};" + (_ENGINE if redraft else _NO_ENGINE) + _ON_LOAD,
         head=player_head() + charts_head(),
         apply_default_css=False,
         **options,

@@ -208,8 +208,11 @@ def record_examples(context: typer.Context, device: Annotated[str, typer.Option(
     """Draw the pictures of assets/examples and record their runs into assets/traces anew."""
     from fovea_core.engine import load_engine
     from fovea_core.examples import load_examples, record
+    from fovea_core.lesson import record_without
 
-    record(load_engine("builtin", device), load_examples(), lambda text: say(context.obj["console"], text))
+    engine, examples, tell = load_engine("builtin", device), load_examples(), lambda text: say(context.obj["console"], text)
+    record(engine, examples, tell)
+    record_without(engine, examples, tell)
 
 
 app.command()(export)

@@ -27,6 +27,7 @@ SCRIPTS = (
     "tree.js",
     "strip.js",
     "numbers.js",
+    "projector.js",
     "draw.js",
     "layout.js",
     "keys.js",

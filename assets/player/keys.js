@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { PALETTES } = FOVEA;
+  const { PALETTES, projector } = FOVEA;
 
   /** Listens at the player's root: keys, clicks beside everything, dropped files. */
   function listenTo(player) {
@@ -34,7 +34,8 @@
     const walker = [player.answer, player.tree, ...(player.erase?.trees || [])].find(({ host }) => host.contains(target));
     const acts = {
       ArrowLeft: () => player.goto(player.at - (event.shiftKey ? 5 : 1)), ArrowRight: () => player.goto(player.at + (event.shiftKey ? 5 : 1)),
-      Home: () => player.goto(0), End: () => player.skipToEnd(), Escape: () => player._release(), "?": () => player._toggleHelp(),
+      Home: () => player.goto(0), End: () => player.skipToEnd(), Escape: () => (projector.on && !player.selected ? projector.set(false) : player._release()), "?": () => player._toggleHelp(),
+      p: () => projector.set(!projector.on),
     };
     if (player.erase) acts.e = () => player.erase.toggle();
     if (!onButton) acts[" "] = () => player.toggle();

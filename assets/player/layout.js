@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, Stage, segments, Answer, Tree, Strip, Numbers, Steps, drawBars, restrip } = FOVEA;
+  const { h, Stage, segments, Answer, Tree, Strip, Numbers, Steps, projector, drawBars, restrip } = FOVEA;
 
   const EMPTY = {
     live: "Bring a picture, ask about it, and watch each word being drafted, checked and kept.",
@@ -10,8 +10,8 @@
   };
   const HELP = [
     ["← →", "one step back, on"], ["Shift ← →", "five steps"], ["Home End", "first step, skip to the end"], ["Space", "play or pause"],
-    ["↑ ↓", "walk along the words or the tree, once one has the focus"], ["Enter", "pin the word in focus"], ["Esc", "unpin"],
-    ["1 2 3 4", "viridis, cividis, magma, spotlight"], ["?", "this list"],
+    ["↑ ↓", "walk along the words or the tree, once one has the focus"], ["Enter", "pin the word in focus"], ["Esc", "unpin, leave the projector"],
+    ["1 2 3 4", "viridis, cividis, magma, spotlight"], ["p", "projector: large type"], ["?", "this list"],
   ];
 
   /** Makes all elements of ``player`` and puts them into its root. */
@@ -94,7 +94,7 @@
         h("div", { class: "fv-keys" }, button("«", "First step", () => player.goto(0)), button("‹", "Step back", () => player.goto(player.at - 1)), player.playButton,
           button("›", "Step on", () => player.goto(player.at + 1)), button("»", "Last step", () => player.skipToEnd())),
         player.count, player.skip),
-      h("div", { class: "fv-row" }, player.paces.box, button("?", "Keys (?)", () => player._toggleHelp())));
+      h("div", { class: "fv-row" }, player.paces.box, projector.button(), button("?", "Keys (?)", () => player._toggleHelp())));
   }
 
   Object.assign(FOVEA, { buildPlayer });

@@ -120,11 +120,8 @@
       if (this.stage.run !== run) this.stage.setRun(run);
       this.body.hidden = false;
       this.empty.hidden = true;
-      run.largestMass = Math.max(this.floor, 4 / Math.max(1, run.validCount)); // flat maps must not look like sharp ones
-      for (const word of run.words) {
-        const read = run.readOf(word);
-        if (read) run.largestMass = Math.max(run.largestMass, read.event.top_mass);
-      }
+      run.measure();
+      run.largestMass = Math.max(run.largestMass, this.floor);
       this.answer.sync(run);
       this.steps.sync(run);
       this.scrub.max = run.steps;
@@ -225,9 +222,7 @@
 
     /** The word or node that a key of a chip names, or null. */
     item(key) {
-      if (!key) return null;
-      const [kind, a, b] = key.split(":");
-      return kind === "w" ? this.run.words[Number(a)] || null : this.run.rounds[Number(a) - 1]?.nodes.get(Number(b)) || null;
+      return this.run.itemOf(key);
     }
 
     _peek(key) {
@@ -251,6 +246,11 @@
       this.erase?.release();
       this.help.hidden = true;
       this._draw();
+    }
+
+    /** Something that Esc would let go. */
+    get selected() {
+      return Boolean(this.pinned || this.patch || this.missed || !this.help.hidden);
     }
 
     /** The pinned word of the answer, or null. */

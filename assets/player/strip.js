@@ -179,5 +179,5 @@
     }
   }
 
-  Object.assign(FOVEA, { Strip, chooseWords });
+  Object.assign(FOVEA, { Strip, chooseWords, isName });
 })();

@@ -194,6 +194,13 @@
       return at ? this.readAt(at.round, at.parent) : null;
     }
 
+    /** The word or node that a key of a chip names, or null. */
+    itemOf(key) {
+      if (!key) return null;
+      const [kind, a, b] = key.split(":");
+      return kind === "w" ? this.words[Number(a)] || null : this.rounds[Number(a) - 1]?.nodes.get(Number(b)) || null;
+    }
+
     /** Where an entry lies: its tile, row, column, and its box in fractions of the picture (not clipped). */
     place(entry) {
       const tile = this.tiles.find((t) => entry >= t.first && entry < t.first + t.rows * t.columns);
@@ -221,6 +228,15 @@
         if (this.valid[entry]) found.push(entry);
       }
       return found;
+    }
+
+    /** The mass that one colour scale for the whole answer reaches, kept as ``largestMass``. */
+    measure() {
+      this.largestMass = 4 / Math.max(1, this.validCount); // an answer of flat maps must not look like one of sharp maps
+      for (const word of this.words) {
+        const read = this.readOf(word);
+        if (read) this.largestMass = Math.max(this.largestMass, read.event.top_mass);
+      }
     }
 
     /** Words whose read used one of ``entries``: [{word, mass}], largest mass first. */

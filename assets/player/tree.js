@@ -8,14 +8,14 @@
   const wide = (text) => ((pen.font = FONT), pen.measureText(text).width);
 
   /** Places of the round's nodes: [{item, x, y, width, text, from}] with item null for root and bonus. */
-  function layout(run, round) {
+  function layout(run, round, secret) {
     const below = new Map([[0, []]]);
     for (const node of round.nodes.values()) {
       below.set(node.id, below.get(node.id) || []);
       below.get(node.parent).push(node);
     }
-    const order = (a, b) => (b.status === "accepted") - (a.status === "accepted") || (b.logp ?? 0) - (a.logp ?? 0) || a.id - b.id;
-    const verdict = round.verdict, tip = verdict ? verdict.accepted[verdict.accepted.length - 1] ?? 0 : null;
+    const order = (a, b) => (secret ? 0 : (b.status === "accepted") - (a.status === "accepted")) || (b.logp ?? 0) - (a.logp ?? 0) || a.id - b.id;
+    const verdict = secret ? null : round.verdict, tip = verdict ? verdict.accepted[verdict.accepted.length - 1] ?? 0 : null;
     const before = run.words[round.firstWord - 1];
     const spots = [{ id: 0, item: before, kind: "root", depth: 0, text: label(before.text, 14) || "∎" }];
     // Every column is a stack of its own: a node stands in the first free row of its depth, never above its parent. The
@@ -23,7 +23,7 @@
     const free = [1];
     const walk = (id, from, depth) => {
       const children = below.get(id).sort(order);
-      const mine = children.map((node) => ({ id: node.id, item: node, kind: node.status, depth, text: label(node.text, 14) || node.bytes || "∎", p: node.logp, from }));
+      const mine = children.map((node) => ({ id: node.id, item: node, kind: secret ? "pending" : node.status, depth, text: label(node.text, 14) || node.bytes || "∎", p: node.logp, from }));
       if (id === tip && verdict.bonus != null) {
         const word = run.words[round.firstWord + round.wordCount - 1];
         mine.unshift({ id: -1, item: word, kind: "bonus", depth, text: label(word.text, 14) || word.bytes || "∎", from });
@@ -54,17 +54,17 @@
   function branch(spot) {
     const x1 = spot.from.x + spot.from.width, y1 = spot.from.y, x2 = spot.x, bend = x1 + (x2 - x1) * 0.5;
     return s("path", {
-      class: `fv-branch fv-${spot.kind}`, d: `M${x1} ${y1}C${bend} ${y1} ${bend} ${spot.y} ${x2} ${spot.y}`,
+      class: `fv-branch fv-${spot.kind}`, "data-depth": spot.depth, d: `M${x1} ${y1}C${bend} ${y1} ${bend} ${spot.y} ${x2} ${spot.y}`,
       "stroke-width": spot.kind === "bonus" ? 1.5 : (1 + 3 * Math.exp(spot.p ?? -1.5)).toFixed(2),
     });
   }
 
-  function nodeOf(spot, looked) {
+  function nodeOf(spot, looked, secret) {
     const { item, kind, x, y, width } = spot;
-    const what = kind === "root" ? "root: the last committed word" : describe(item);
+    const what = kind === "root" ? "root: the last committed word" : secret ? "proposed" : describe(item);
     const key = keyOf(item);
     const group = s(
-      "g", { class: `fv-node fv-${kind}`, "data-key": key, role: "button", tabindex: -1, "aria-label": `${spot.text}, ${what}, depth ${spot.depth}` },
+      "g", { class: `fv-node fv-${kind}`, "data-key": key, "data-depth": spot.depth, role: "button", tabindex: -1, "aria-label": `${spot.text}, ${what}, depth ${spot.depth}` },
       s("title", null, `${spot.text}: ${what}${spot.note ? `; drafted with p ${spot.note}` : ""}`),
       s("rect", { class: "fv-hit", x, y: y - ROW / 2, width, height: ROW }),
       s("rect", { class: "fv-box", x, y: y - NODE / 2, width, height: NODE, rx: 6 }),
@@ -98,9 +98,10 @@
       this.scroll.addEventListener("focusout", () => on.peek(null));
     }
 
-    /** Draws ``round`` (null: nothing drafted yet). Redraws only when its nodes or verdict changed. */
-    show(run, round) {
-      const key = round ? `${run.serial}.${round.step}.${round.nodes.size}.${round.verdict ? 1 : 0}` : run.prefill ? "first" : "none";
+    /** Draws ``round`` (null: nothing drafted yet); ``secret`` keeps its verdict back. Redraws only when its nodes or verdict
+        changed. */
+    show(run, round, secret = false) {
+      const key = round ? `${run.serial}.${round.step}.${round.nodes.size}.${round.verdict ? 1 : 0}.${secret}` : run.prefill ? "first" : "none";
       if (key === this.drawn) return;
       this.drawn = key;
       this.scroll.replaceChildren();
@@ -111,15 +112,15 @@
           : judged ? `${judged} drafted nodes; this trace recorded rounds only.` : "Nothing was drafted in this step.";
         return;
       }
-      const { spots, width, height } = layout(run, round);
+      const { spots, width, height } = layout(run, round, secret);
       const svg = s("svg", { width: Math.ceil(width), height: Math.ceil(height), viewBox: `0 0 ${Math.ceil(width)} ${Math.ceil(height)}` });
       for (const spot of spots) if (spot.from) svg.append(branch(spot));
-      for (const spot of spots) svg.append(nodeOf(spot, round.reads.has(spot.id)));
+      for (const spot of spots) svg.append(nodeOf(spot, round.reads.has(spot.id), secret));
       this.scroll.append(svg);
       this._rove(svg.querySelector("[data-key]"));
       const drafted = round.nodes.size, pruned = round.verdict ? round.verdict.pruned : 0;
       const looked = h("span", { class: "fv-dot" }, "a state that looked at the picture before drafting on");
-      this.foot.replaceChildren(`${drafted} drafted node${drafted === 1 ? "" : "s"} checked in one target forward` + (pruned ? `; ${pruned} more candidates were pruned before` : "") + ". ", looked);
+      this.foot.replaceChildren(`${drafted} drafted node${drafted === 1 ? "" : "s"}${secret ? "" : " checked in one target forward"}` + (pruned ? `; ${pruned} more candidates were pruned before` : "") + ". ", looked);
     }
 
     mark(pinned) {
