@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import gradio as gr
 
+from app.api import add_api
 from app.pages.explain import build_explain
 from app.pages.lab import build_lab, measured
 from app.session import Session
@@ -31,6 +32,7 @@ def build_page(session: Session, examples: Sequence[Example] | None = None) -> g
                 with gr.Tab("Lab", id="lab"):
                     build_lab(found)
         blocks.unload(on.leave)
+        add_api(session)
     return blocks.queue(max_size=64, default_concurrency_limit=8)
 
 
@@ -44,7 +46,7 @@ def launch_page(blocks: gr.Blocks, host: str | None = None, port: int | None = N
         css_paths=CSS,
         ssr_mode=False,
         run_history=False,
-        footer_links=[],
+        footer_links=["api"],
         max_file_size=MAX_UPLOAD,
         allowed_paths=[str(ASSETS / "examples")],
         **options,

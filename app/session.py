@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from app.widgets import next_order
 from fovea_core.request import Request
 from fovea_core.trace.codec import Header, encode, encode_header
-from fovea_core.trace.events import Finished, PrefillDone, RunStarted
+from fovea_core.trace.events import Finished, NodeDrafted, PrefillDone, RoundVerified, RunStarted
 from fovea_core.trace.fold import Fold, Summary
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 UPDATES_PER_SECOND = 20
 #: While nothing happens a waiting page still hears from the run this often, so that a closed tab is noticed.
 HEARTBEAT_S = 0.5
+#: Requests kept whose run nobody has begun yet; each holds a picture, so that more would be a way to fill the memory.
+MOST_KEPT = 16
 
 
 @dataclass(eq=False)
@@ -48,7 +50,8 @@ class Update:
 
     ``phase``: loading, waiting (behind ``ahead`` others), prefill, answering, comparing, then done, stopped or trouble.
     ``trouble``: one sentence where something went wrong; ``lines`` then hold what came before. ``order`` rises from update to
-    update and lies below that of whatever is shown once the run was forgotten.
+    update and lies below that of whatever is shown once the run was forgotten. ``step``: while answering, 'drafting' or
+    'verifying' ('' where nothing is drafted); ``since_s``: seconds that this phase, or this step of it, has lasted.
     """
 
     lines: list[str]
@@ -57,6 +60,8 @@ class Update:
     trouble: str | None = None
     ahead: int = 0
     order: int = 0
+    step: str = ""
+    since_s: float = 0.0
 
 
 class Session:
@@ -86,10 +91,18 @@ class Session:
         """True once the engine is loaded."""
         return self._engine is not None and self._engine.done() and self._engine.exception() is None
 
+    @property
+    def engine(self) -> Engine | None:
+        """The loaded engine, to ask what it is; only the session's own thread runs it. None before it is there."""
+        return self._engine.result() if self.ready else None
+
     def accept(self, who: str, ticket: Ticket) -> None:
         """Keep the request of client ``who`` until its turn comes; an earlier one of the same client is ended."""
         self.forget(who)
         with self._guard:
+            idle = [other for other, kept in self._tickets.items() if not kept.claimed]
+            for other in idle[: max(0, len(idle) - MOST_KEPT + 1)]:
+                del self._tickets[other]
             self._tickets[who] = ticket
 
     def stop(self, who: str) -> bool:
@@ -133,7 +146,8 @@ class Session:
 
     def _updates(self, ticket: Ticket, news: queue.Queue, engine: Future, work: Future) -> Iterator[Update]:
         fold, lines = Fold(), [encode_header(ticket.header)]
-        phase, trouble, last = ("waiting" if engine.done() else "loading"), None, 0.0
+        phase, step, trouble, last = ("waiting" if engine.done() else "loading"), "", None, 0.0
+        began, lasting = time.monotonic(), (phase, step)
         yield Update(list(lines), phase, fold.summary(), ahead=self._ahead(ticket), order=next_order())
         while phase not in ("done", "stopped", "trouble"):
             items = _wait(news, last + 1 / UPDATES_PER_SECOND)
@@ -153,9 +167,11 @@ class Session:
                 else:
                     fold.add(item)
                     lines.append(encode(item))
-                    phase = _phase_after(item, phase)
+                    phase, step = _phase_after(item, phase, step, ticket.request.drafter)
             last = time.monotonic()
-            yield Update(list(lines), phase, fold.summary(), trouble, self._ahead(ticket), order)
+            if lasting != (phase, step):
+                began, lasting = last, (phase, step)
+            yield Update(list(lines), phase, fold.summary(), trouble, self._ahead(ticket), order, step, last - began)
 
     def _ahead(self, ticket: Ticket) -> int:
         with self._guard:
@@ -215,12 +231,15 @@ def _wait(news: queue.Queue, until: float) -> list:
     return items
 
 
-def _phase_after(event, phase: str) -> str:
+def _phase_after(event, phase: str, step: str, drafter: str) -> tuple[str, str]:
+    """Phase and step once ``event`` was decided: a round's nodes are sent when its draft is whole, its verdict ends it."""
     if isinstance(event, RunStarted):
-        return "prefill"
-    if isinstance(event, PrefillDone):
-        return "answering"
-    return phase
+        return "prefill", ""
+    if isinstance(event, PrefillDone | RoundVerified):
+        return "answering", "" if drafter == "none" else "drafting"
+    if isinstance(event, NodeDrafted):
+        return phase, "verifying"
+    return phase, "" if isinstance(event, Finished) else step
 
 
 def sentence(error: Exception) -> str:
