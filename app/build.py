@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from app.api import add_api
+from app.guard import CLEANED_EVERY_S, KEPT_NOTE, KEPT_S, MOST_CLIENTS, Guard
 from app.pages.explain import build_explain
 from app.pages.lab import build_lab, measured
 from app.session import Session
@@ -23,7 +25,7 @@ HEAD = (
 
 def build_page(session: Session, examples: Sequence[Example] | None = None) -> gr.Blocks:
     """The page on top of ``session``; ``examples`` None takes the recorded ones of the repository."""
-    with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3_600, 7_200)) as blocks:
+    with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(CLEANED_EVERY_S, KEPT_S)) as blocks:
         gr.HTML(HEAD)
         with gr.Tabs(elem_id="fx-tabs"):
             with gr.Tab("Explain", id="explain"):
@@ -31,6 +33,7 @@ def build_page(session: Session, examples: Sequence[Example] | None = None) -> g
             if found := measured(ASSETS / "bench"):
                 with gr.Tab("Lab", id="lab"):
                     build_lab(found)
+        gr.HTML(KEPT_NOTE, elem_id="fx-kept")
         blocks.unload(on.leave)
         add_api(session)
     return blocks.queue(max_size=64, default_concurrency_limit=8)
@@ -48,6 +51,9 @@ def launch_page(blocks: gr.Blocks, host: str | None = None, port: int | None = N
         run_history=False,
         footer_links=["api"],
         max_file_size=MAX_UPLOAD,
-        allowed_paths=[str(ASSETS / "examples")],
+        allowed_paths=[str(picture) for picture in sorted((ASSETS / "examples").glob("*.png"))],
+        enable_monitoring=False,
+        state_session_capacity=MOST_CLIENTS,
+        app_kwargs={"middleware": [Middleware(Guard)]},
         **options,
     )

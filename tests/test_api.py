@@ -19,69 +19,19 @@ from PIL import Image
 
 from app.api import PALETTES
 from app.asking import DRAFTERS, make_ticket
-from app.build import build_page, launch_page
-from app.session import Session
-from fovea_core.engine import Engine
 from fovea_core.render import heat
 from fovea_core.settings import MAX_QUESTION_CHARS, SettingsError
 from fovea_core.trace.codec import decode
 from fovea_core.trace.differences import differences, mean_entries, overlaps
-from fovea_core.trace.events import CostTable
 from fovea_core.trace.fold import fold
 from fovea_core.trace.laws import checked
 from fovea_core.trace.record import read
 from tests.sample_traces import sample_lines
-from tests.test_app import QUESTION, Slow, right
-from tests.toys import ScriptDrafter, coin, toy_drafter, toy_picture, toy_target
+from tests.served import TOKENS, Served, at_full_speed, post, served_client, served_page, toy_file, upload  # noqa: F401 (fixtures)
+from tests.test_app import QUESTION, right
+from tests.toys import toy_picture
 
 NAMES = ("/explain", "/compare", "/render_filmstrip", "/models")
-TOKENS = 12
-
-
-class Served:
-    """The page on a toy target: 'builtin' reads a memory, 'lookup' is right half of the time and as slow as a test needs."""
-
-    def __init__(self) -> None:
-        self.target = toy_target()
-        self.target.eos_ids = frozenset()
-        truth = right(0, QUESTION, TOKENS)
-        self.slow = Slow(ScriptDrafter("script", coin(0.6), truth, self.target.vocab_size))
-        drafters = {"builtin": toy_drafter(self.target), "lookup": self.slow, "none": None}
-        self.engine = Engine(self.target, drafters.__getitem__)
-        self.engine.cost = lambda name: CostTable(tokens=[1, 64], verify_ms=[1.0, 1.0], level_ms=0.01)
-        self.session = Session(lambda: self.engine)
-        self.page = build_page(self.session, [])
-        _, self.url, _ = launch_page(self.page, "127.0.0.1", None, quiet=True)
-        self.session.start().result()
-
-    def idle(self, within_s: float = 10) -> None:
-        """Wait until nothing runs; a second more must see no further draft."""
-        until = time.monotonic() + within_s
-        while self.session._line or self.session._tickets:
-            assert time.monotonic() < until, "a run goes on"
-            time.sleep(0.02)
-
-
-@pytest.fixture(scope="module")
-def served(one_thread):
-    running = Served()
-    yield running
-    running.page.close(verbose=False)
-    running.session.close()
-
-
-@pytest.fixture
-def client(served):
-    served.slow.delay_s = 0.0
-    client = Client(served.url, verbose=False)
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def picture(tmp_path):
-    toy_picture(0).save(tmp_path / "toy.png")
-    return handle_file(str(tmp_path / "toy.png"))
 
 
 def test_exactly_four_endpoints_with_described_values(served):
@@ -209,23 +159,6 @@ def test_what_the_page_refuses_the_api_refuses_before_any_model_work(served, cli
     text = str(caught.value)
     assert said in text and "\n" not in text and len(text) < 200
     assert not worked and not served.session._tickets
-
-
-def upload(served) -> dict:
-    """The toy picture, sent as a client without a library sends it; what an endpoint takes as a file."""
-    buffer = io.BytesIO()
-    toy_picture(0).save(buffer, "PNG")
-    head = b'--b\r\nContent-Disposition: form-data; name="files"; filename="toy.png"\r\nContent-Type: image/png\r\n\r\n'
-    body, kind = head + buffer.getvalue() + b"\r\n--b--\r\n", {"Content-Type": "multipart/form-data; boundary=b"}
-    sent = urllib.request.urlopen(urllib.request.Request(f"{served.url}gradio_api/upload", body, kind))
-    return {"path": json.load(sent)[0], "meta": {"_type": "gradio.FileData"}}
-
-
-def post(served, data: str) -> str:
-    """Begin a call of /explain with ``data``, a JSON list; its event id."""
-    kind = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"{served.url}gradio_api/call/explain", f'{{"data": {data}}}'.encode(), kind)
-    return json.load(urllib.request.urlopen(request))["event_id"]
 
 
 def test_numbers_that_are_none(served, client, picture):
