@@ -27,7 +27,7 @@ const sync = () => {
   const { order, lines } = props.value;
   if (lines && order < newest) return;
   newest = order;
-  if (lines) player.set(lines);
+  if (lines) player.set(lines.flatMap((batch) => batch.split("\\n")));
 };
 watch("value", sync);
 sync();
@@ -40,8 +40,8 @@ def player_head() -> str:
 
 
 def shown_lines(lines: Sequence[str] | None, order: int | None = None) -> dict:
-    """The player's value: header and event lines; None keeps what a reader dropped on it. ``order``: of an update, None =
-    newer than all values before."""
+    """The player's value. ``lines``: header and event lines, or batches of them joined by line breaks, a list that only
+    grows; None keeps what a reader dropped on it. ``order``: of an update, None = newer than all values before."""
     return {"order": next_order() if order is None else order, "lines": None if lines is None else list(lines)}
 
 

@@ -7,6 +7,7 @@ while Gradio moves a generator between threads at every step.
 from __future__ import annotations
 
 import contextlib
+import json
 import queue
 import threading
 import time
@@ -23,6 +24,7 @@ from fovea_core.trace.fold import Fold, Summary
 
 if TYPE_CHECKING:
     from fovea_core.engine import Engine
+    from fovea_core.trace.events import AnyEvent
 
 #: At most this many updates a second reach the browser; what is decided between them travels together.
 UPDATES_PER_SECOND = 20
@@ -67,11 +69,12 @@ class Update:
 class Session:
     """The one engine of this process and the queue in front of it.
 
-    ``load`` makes the engine; it is called once, by ``start`` or by the first request, on the engine's thread.
+    ``load`` makes the engine; it is called once, by ``start`` or by the first request, on the engine's thread. ``watch``
+    is told of every event there, as soon as it is decided.
     """
 
-    def __init__(self, load: Callable[[], Engine]) -> None:
-        self._load = load
+    def __init__(self, load: Callable[[], Engine], watch: Callable[[AnyEvent], None] | None = None) -> None:
+        self._load, self._watch = load, watch
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._engine: Future[Engine] | None = None
         self._guard = threading.Lock()
@@ -193,6 +196,8 @@ class Session:
             news.put("prefill")
             with engine.lock, contextlib.closing(engine.run(ticket.request, ticket.stop.is_set)) as events:
                 for event in events:
+                    if self._watch:
+                        self._watch(event)
                     news.put(event)
                     finished = event if isinstance(event, Finished) else finished
             if ticket.compare and finished.reason != "stopped" and not ticket.stop.is_set():
@@ -248,6 +253,12 @@ def sentence(error: Exception) -> str:
     if isinstance(error, ValueError | OSError) and text:
         return text[:500]
     return f"The run broke off ({type(error).__name__}); what came before it is kept, and you can run again."
+
+
+def log_events(path: str) -> Callable[[AnyEvent], None]:
+    """A watch that notes [number, kind, wall clock in ms] of every event, one JSON line each."""
+    file = open(path, "a", buffering=1, encoding="ascii")  # noqa: SIM115 (open as long as the process)
+    return lambda event: file.write(json.dumps([event.n, event.kind, time.time() * 1e3]) + "\n")
 
 
 def load_builtin(device: str = "auto") -> Engine:
