@@ -10,15 +10,17 @@ def main() -> None:
     parser.add_argument("--port", type=int, help="port to serve on (default: the first free one from 7860)")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"], help="where the model runs")
     parser.add_argument("--offline", action="store_true", help="never ask the hub")
+    parser.add_argument("--event-log", metavar="F", help="note in F when each event of a run was decided (for bench page)")
     arguments = parser.parse_args()
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     if arguments.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
 
     from app.build import build_page, launch_page
-    from app.session import Session, load_builtin
+    from app.session import Session, load_builtin, log_events
 
-    session = Session(lambda: load_builtin(arguments.device))
+    watch = log_events(arguments.event_log) if arguments.event_log else None
+    session = Session(lambda: load_builtin(arguments.device), watch)
     page = build_page(session)
     launch_page(page, arguments.host, arguments.port)
     try:

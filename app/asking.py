@@ -18,7 +18,7 @@ TREES = {
 }
 #: The drafters that the page offers.
 DRAFTERS = ("builtin", "blind", "lookup", "none")
-#: Smallest and largest value that the page's sliders offer.
+#: Smallest and largest value that page and API take.
 LIMITS = {"max_new_tokens": (1, 512), "temperature": (0, 2), "top_p": (0.05, 1)}
 Status = dict[str, str | int]
 
@@ -41,19 +41,23 @@ def make_ticket(
     compare: bool,
 ) -> Ticket:
     """Check everything before any model work. Raises PictureError or SettingsError with one sentence."""
+    if question is not None and not isinstance(question, str):
+        raise SettingsError("The question must be text.")
     question = checked_question(question)
     if not path:
         raise PictureError("Please bring a picture first: drop, paste or draw one, or take an example.")
-    settings = make_settings(
-        max_new_tokens=_whole(max_new_tokens),
-        temperature=temperature,
-        top_p=top_p,
-        seed=_whole(seed),
-        tree=parse_tree(TREES.get(tree, tree)),
-        policy=policy,
-    )
+    if not isinstance(tree, str):
+        raise SettingsError(f"The draft tree must be text: {', '.join(TREES)}, or levels,children,nodes such as 6,6,40.")
+    numbers = {"max_new_tokens": _whole(max_new_tokens), "temperature": temperature, "top_p": top_p, "seed": _whole(seed)}
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise SettingsError(f"{name} {str(value)[:40]!r} is not possible: write a number.")
+    settings = make_settings(**numbers, tree=parse_tree(TREES.get(tree, tree)), policy=policy)
+    for name, (low, high) in LIMITS.items():
+        if not low <= numbers[name] <= high:
+            raise SettingsError(f"{name} {numbers[name]} is not possible: {low} to {high} here.")
     if not isinstance(drafter, str) or drafter not in DRAFTERS:
-        raise SettingsError("This drafter is not possible: choose one from the list.")
+        raise SettingsError(f"This drafter is not possible: choose one of {', '.join(DRAFTERS)}.")
     rgb = open_picture(path).rgb
     return Ticket(Request(rgb, question, settings, drafter), Header(data_url(rgb)), bool(compare))
 
@@ -92,17 +96,20 @@ def status_of(update: Update) -> Status:
 
 def _said(update: Update) -> tuple[str, str]:
     summary = update.summary
+    lasting = f" {int(update.since_s)} s" if update.since_s >= 1 else ""  # what is over at once needs no clock
     if update.phase == "loading":
-        return "Loading the model …", "busy"
+        return f"Loading the model …{lasting}", "busy"
     if update.phase == "waiting":
         place = f"{update.ahead} before you" if update.ahead else "next"
-        return f"Waiting for the model: {place}.", "busy"
+        return f"Waiting for the model: {place}.{lasting}", "busy"
     if update.phase == "prefill":
-        return "The target reads picture and question …", "busy"
+        return f"The target reads picture and question …{lasting}", "busy"
     if update.phase == "answering":
-        return f"Answering: {len(summary.tokens)} tokens in {summary.rounds} rounds.", "busy"
+        doing = {"drafting": " The drafter drafts …", "verifying": " The target checks the draft …"}.get(update.step, "")
+        counts = f"Answering: {len(summary.tokens)} tokens in {summary.rounds} rounds."
+        return counts + (doing + lasting if lasting else ""), "busy"
     if update.phase == "comparing":
-        return "Measuring plain decoding of the same request …", "busy"
+        return f"Measuring plain decoding of the same request …{lasting}", "busy"
     if update.phase == "trouble":
         return update.trouble or "", "trouble"
     if update.phase == "stopped":

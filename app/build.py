@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import gradio as gr
+from starlette.middleware import Middleware
 
+from app.api import add_api
 from app.charts import plotly_js
+from app.guard import CLEANED_EVERY_S, KEPT_NOTE, KEPT_S, MOST_CLIENTS, Guard
 from app.pages.compare import build_compare
 from app.pages.explain import build_explain
 from app.pages.lab import build_lab, measured
@@ -28,7 +31,7 @@ _HEAD_JS = "element.querySelector('.fx-tour').addEventListener('click', () => tr
 def build_page(session: Session, examples: Sequence[Example] | None = None) -> gr.Blocks:
     """The page on top of ``session``; ``examples`` None takes the recorded ones of the repository."""
     examples = load_examples() if examples is None else examples
-    with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(3_600, 7_200)) as blocks:
+    with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(CLEANED_EVERY_S, KEPT_S)) as blocks:
         head = gr.HTML(html_template=HEAD, js_on_load=_HEAD_JS)
         with gr.Tabs(elem_id="fx-tabs") as tabs:
             with gr.Tab("Explain", id="explain"):
@@ -42,8 +45,10 @@ def build_page(session: Session, examples: Sequence[Example] | None = None) -> g
                 build_learn(examples)
         open_tour = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
         head.tour(lambda: gr.Tabs(selected="learn"), None, [tabs], **open_tour)
+        gr.HTML(KEPT_NOTE, elem_id="fx-kept")
         blocks.unload(on.leave)
         blocks.unload(pair.leave)
+        add_api(session)
     return blocks.queue(max_size=64, default_concurrency_limit=8)
 
 
@@ -57,8 +62,11 @@ def launch_page(blocks: gr.Blocks, host: str | None = None, port: int | None = N
         css_paths=CSS,
         ssr_mode=False,
         run_history=False,
-        footer_links=[],
+        footer_links=["api"],
         max_file_size=MAX_UPLOAD,
-        allowed_paths=[str(ASSETS / "examples"), str(plotly_js())],
+        allowed_paths=[*map(str, sorted((ASSETS / "examples").glob("*.png"))), str(plotly_js())],
+        enable_monitoring=False,
+        state_session_capacity=MOST_CLIENTS,
+        app_kwargs={"middleware": [Middleware(Guard)]},
         **options,
     )

@@ -42,12 +42,16 @@ class Handlers:
 
     def answer(self, request: gr.Request) -> Iterator[tuple[dict, dict]]:
         """Run the ticket, if there is one, and stream its lines and status."""
-        update = None
+        update, sent, batches = None, 0, []
         for update in self.session.run(request.session_hash):
+            if len(update.lines) > sent:  # what was decided since the last update travels as one string
+                batches.append("\n".join(update.lines[sent:]))
+                sent = len(update.lines)
             charts = charts_of(update.summary) if update.phase in ENDED else None
-            yield shown_lines(update.lines, update.order, charts), status_of(update)
-        if update is None:
-            yield gr.skip(), gr.skip()  # a generator that yields nothing would empty both
+            yield shown_lines(batches, update.order, charts), status_of(update)
+        # Gradio sends what was yielded last once more when the stream ends: that is to be no whole run. A generator that
+        # yields nothing would empty both.
+        yield gr.skip(), gr.skip() if update is None else status_of(update)
 
     def stop(self, request: gr.Request) -> None:
         """End this client's run within one round."""

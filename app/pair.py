@@ -58,7 +58,7 @@ class PairTicket(Ticket):
 
     def board(self) -> PairBoard:
         """What the page is shown of both."""
-        return PairBoard(self.header)
+        return PairBoard(self.header, (self.request.drafter, self.second.drafter))
 
     def work(self, engine: Engine, tell: Callable[[object], None]) -> None:
         """On the engine's thread: A, then B, then both timed against plain decoding; events are told as (side, event)."""
@@ -98,24 +98,31 @@ class PairUpdate:
     trouble: str | None = None
     ahead: int = 0
     order: int = 0
+    step: str = ""
+    since_s: float = 0.0
 
 
 class PairBoard:
     """Two boards that are told of together."""
 
-    def __init__(self, header: Header) -> None:
-        self.sides = (Board(header), Board(header))
+    def __init__(self, header: Header, drafters: tuple[str, str]) -> None:
+        self.sides = tuple(Board(header, drafter) for drafter in drafters)
+        self.step = ""
 
     def take(self, item: tuple, phase: str) -> str:
         """Add (side, event); the phase it leads to."""
         side, event = item
         now = self.sides[side].take(event, "")
+        self.step = self.sides[side].step
         return f"{now} {SIDES[side]}" if now else phase
 
-    def update(self, phase: str, trouble: str | None = None, ahead: int = 0, order: int = 0) -> PairUpdate:
+    def update(
+        self, phase: str, trouble: str | None = None, ahead: int = 0, order: int = 0, since_s: float = 0.0
+    ) -> PairUpdate:
         """What the page shows now."""
         a, b = self.sides
-        return PairUpdate((list(a.lines), list(b.lines)), (a.fold.summary(), b.fold.summary()), phase, trouble, ahead, order)
+        lines, summaries = (list(a.lines), list(b.lines)), (a.fold.summary(), b.fold.summary())
+        return PairUpdate(lines, summaries, phase, trouble, ahead, order, self.step, since_s)
 
 
 def make_pair(

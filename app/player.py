@@ -39,7 +39,7 @@ const sync = () => {
   if (lines && order < newest) return;
   newest = order;
   if (!lines) return;
-  player.set(lines);
+  player.set(lines.flatMap((batch) => batch.split("\\n")));
   charts.show(figures);
 };
 watch("value", sync);
@@ -53,8 +53,9 @@ def player_head() -> str:
 
 
 def shown_lines(lines: Sequence[str] | None, order: int | None = None, charts: list[dict] | None = None) -> dict:
-    """The player's value: header and event lines; None keeps what a reader dropped on it. ``order``: of an update, None =
-    newer than all values before. ``charts``: figures of a run that has ended (app/charts.py)."""
+    """The player's value. ``lines``: header and event lines, or batches of them joined by line breaks, a list that only
+    grows; None keeps what a reader dropped on it. ``order``: of an update, None = newer than all values before. ``charts``:
+    figures of a run that has ended (app/charts.py)."""
     lines = None if lines is None else list(lines)
     return {"order": next_order() if order is None else order, "lines": lines, "charts": charts}
 

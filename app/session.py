@@ -7,6 +7,7 @@ while Gradio moves a generator between threads at every step.
 from __future__ import annotations
 
 import contextlib
+import json
 import queue
 import threading
 import time
@@ -18,11 +19,12 @@ from typing import TYPE_CHECKING
 from app.widgets import next_order
 from fovea_core.request import Request
 from fovea_core.trace.codec import Header, encode, encode_header
-from fovea_core.trace.events import Finished, PrefillDone, RunStarted
+from fovea_core.trace.events import Finished, NodeDrafted, PrefillDone, RoundVerified, RunStarted
 from fovea_core.trace.fold import Fold, Summary
 
 if TYPE_CHECKING:
     from fovea_core.engine import Engine
+    from fovea_core.trace.events import AnyEvent
 
 #: At most this many updates a second reach the browser; what is decided between them travels together.
 UPDATES_PER_SECOND = 20
@@ -30,6 +32,8 @@ UPDATES_PER_SECOND = 20
 HEARTBEAT_S = 0.5
 #: Phases of a last update.
 ENDED = ("done", "stopped", "trouble")
+#: Requests kept whose run nobody has begun yet; each holds a picture, so that more would be a way to fill the memory.
+MOST_KEPT = 16
 
 
 @dataclass(eq=False)
@@ -45,7 +49,7 @@ class Ticket:
 
     def board(self) -> Board:
         """What the page is shown of this ticket, still without an event."""
-        return Board(self.header)
+        return Board(self.header, self.request.drafter)
 
     def work(self, engine: Engine, tell: Callable[[object], None]) -> None:
         """On the engine's thread: run the request, and ``tell`` every event and every change of phase."""
@@ -70,7 +74,8 @@ class Update:
 
     ``phase``: loading, waiting (behind ``ahead`` others), prefill, answering, comparing, then done, stopped or trouble.
     ``trouble``: one sentence where something went wrong; ``lines`` then hold what came before. ``order`` rises from update to
-    update and lies below that of whatever is shown once the run was forgotten.
+    update and lies below that of whatever is shown once the run was forgotten. ``step``: while answering, 'drafting' or
+    'verifying' ('' where nothing is drafted); ``since_s``: seconds that this phase, or this step of it, has lasted.
     """
 
     lines: list[str]
@@ -79,6 +84,8 @@ class Update:
     trouble: str | None = None
     ahead: int = 0
     order: int = 0
+    step: str = ""
+    since_s: float = 0.0
 
 
 @dataclass(eq=False)
@@ -101,30 +108,32 @@ class Asked:
 
 
 class Board:
-    """One ticket's run as the page is told of it: lines that only grow, and their fold."""
+    """One ticket's run as the page is told of it: lines that only grow, and their fold. ``step``: see Update."""
 
-    def __init__(self, header: Header) -> None:
-        self.fold, self.lines = Fold(), [encode_header(header)]
+    def __init__(self, header: Header, drafter: str) -> None:
+        self.fold, self.lines, self.step, self._drafter = Fold(), [encode_header(header)], "", drafter
 
     def take(self, event, phase: str) -> str:
         """Add an event; the phase it leads to from ``phase``."""
         self.fold.add(event)
         self.lines.append(encode(event))
-        return _phase_after(event, phase)
+        phase, self.step = _phase_after(event, phase, self.step, self._drafter)
+        return phase
 
-    def update(self, phase: str, trouble: str | None = None, ahead: int = 0, order: int = 0) -> Update:
+    def update(self, phase: str, trouble: str | None = None, ahead: int = 0, order: int = 0, since_s: float = 0.0) -> Update:
         """What the page shows now."""
-        return Update(list(self.lines), phase, self.fold.summary(), trouble, ahead, order)
+        return Update(list(self.lines), phase, self.fold.summary(), trouble, ahead, order, self.step, since_s)
 
 
 class Session:
     """The one engine of this process and the queue in front of it.
 
-    ``load`` makes the engine; it is called once, by ``start`` or by the first request, on the engine's thread.
+    ``load`` makes the engine; it is called once, by ``start`` or by the first request, on the engine's thread. ``watch``
+    is told of every event there, as soon as it is decided.
     """
 
-    def __init__(self, load: Callable[[], Engine]) -> None:
-        self._load = load
+    def __init__(self, load: Callable[[], Engine], watch: Callable[[AnyEvent], None] | None = None) -> None:
+        self._load, self._watch = load, watch
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._engine: Future[Engine] | None = None
         self._guard = threading.Lock()
@@ -145,10 +154,18 @@ class Session:
         """True once the engine is loaded."""
         return self._engine is not None and self._engine.done() and self._engine.exception() is None
 
+    @property
+    def engine(self) -> Engine | None:
+        """The loaded engine, to ask what it is; only the session's own thread runs it. None before it is there."""
+        return self._engine.result() if self.ready else None
+
     def accept(self, who: str, ticket: Ticket) -> None:
         """Keep the request of client ``who`` until its turn comes; an earlier one of the same client is ended."""
         self.forget(who)
         with self._guard:
+            idle = [other for other, kept in self._tickets.items() if not kept.claimed]
+            for other in idle[: max(0, len(idle) - MOST_KEPT + 1)]:
+                del self._tickets[other]
             self._tickets[who] = ticket
 
     def stop(self, who: str) -> bool:
@@ -237,6 +254,7 @@ class Session:
     def _updates(self, ticket: Ticket, news: queue.Queue, engine: Future, work: Future) -> Iterator[Update]:
         board = ticket.board()
         phase, trouble, last = ("waiting" if engine.done() else "loading"), None, 0.0
+        began, lasting = time.monotonic(), (phase, board.step)
         yield board.update(phase, ahead=self._ahead(ticket), order=next_order())
         while phase not in ENDED:
             items = _wait(news, last + 1 / UPDATES_PER_SECOND)
@@ -256,7 +274,9 @@ class Session:
                 else:
                     phase = board.take(item, phase)
             last = time.monotonic()
-            yield board.update(phase, trouble, self._ahead(ticket), order)
+            if lasting != (phase, board.step):
+                began, lasting = last, (phase, board.step)
+            yield board.update(phase, trouble, self._ahead(ticket), order, last - began)
 
     def _ahead(self, ticket: Ticket | Errand) -> int:
         with self._guard:
@@ -267,13 +287,20 @@ class Session:
             if ticket in self._line:
                 self._line.remove(ticket)
 
+    def _tell(self, news: queue.Queue, item) -> None:
+        """On the engine's thread: pass on an event, a phase or (side, event)."""
+        event = item[1] if isinstance(item, tuple) else item
+        if self._watch and not isinstance(event, str):
+            self._watch(event)
+        news.put(item)
+
     def _work(self, ticket: Ticket, loading: Future, news: queue.Queue) -> None:
         """On the engine's thread: let one ticket work; its events, phases and errors go into ``news``."""
         try:
             if ticket.stop.is_set():
                 news.put("stopped")
                 return
-            ticket.work(loading.result(), news.put)
+            ticket.work(loading.result(), lambda item: self._tell(news, item))
         except Exception as error:
             news.put(error)
         finally:
@@ -313,12 +340,15 @@ def _wait(news: queue.Queue, until: float) -> list:
     return items
 
 
-def _phase_after(event, phase: str) -> str:
+def _phase_after(event, phase: str, step: str, drafter: str) -> tuple[str, str]:
+    """Phase and step once ``event`` was decided: a round's nodes are sent when its draft is whole, its verdict ends it."""
     if isinstance(event, RunStarted):
-        return "prefill"
-    if isinstance(event, PrefillDone):
-        return "answering"
-    return phase
+        return "prefill", ""
+    if isinstance(event, PrefillDone | RoundVerified):
+        return "answering", "" if drafter == "none" else "drafting"
+    if isinstance(event, NodeDrafted):
+        return phase, "verifying"
+    return phase, "" if isinstance(event, Finished) else step
 
 
 def sentence(error: Exception) -> str:
@@ -327,6 +357,12 @@ def sentence(error: Exception) -> str:
     if isinstance(error, ValueError | OSError) and text:
         return text[:500]
     return f"The run broke off ({type(error).__name__}); what came before it is kept, and you can run again."
+
+
+def log_events(path: str) -> Callable[[AnyEvent], None]:
+    """A watch that notes [number, kind, wall clock in ms] of every event, one JSON line each."""
+    file = open(path, "a", buffering=1, encoding="ascii")  # noqa: SIM115 (open as long as the process)
+    return lambda event: file.write(json.dumps([event.n, event.kind, time.time() * 1e3]) + "\n")
 
 
 def load_builtin(device: str = "auto") -> Engine:

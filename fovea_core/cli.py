@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -20,6 +20,7 @@ from fovea_core.cli_train import train_drafter, train_target
 from fovea_core.request import Request, checked_question
 from fovea_core.settings import POLICIES, SettingsError, make_settings, parse_tree
 from fovea_core.terminal import figures, plain, put_json, say, watch
+from fovea_core.trace.fold import fold, summary_json
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -98,7 +99,6 @@ def decode(
     for note in picture.notes:
         say(console, note)
     from fovea_core.engine import load_engine
-    from fovea_core.trace.fold import fold
     from fovea_core.trace.record import tee
 
     engine = load_engine(target, device, say=lambda text: say(console, text))
@@ -134,27 +134,6 @@ def _with_comparison(engine, request):
     yield engine.compare(request, finished)
 
 
-def summary_json(summary) -> dict[str, Any]:
-    """What ``decode --json`` and ``replay --json`` print of a run; None where the run did not come that far."""
-    compared, started = summary.compared, summary.started
-    return {
-        "text": summary.text,
-        "token_ids": summary.ids,
-        "same_ids": compared.same_ids if compared else None,
-        "finish": summary.reason,
-        "rounds": summary.rounds,
-        "tau": summary.tau,
-        "drafted": summary.drafted,
-        "accepted": summary.accepted,
-        "plain_ms": compared.plain_median_ms if compared else None,
-        "speculative_ms": compared.speculative_ms if compared else summary.total_ms,
-        "speedup": compared.speedup if compared else None,
-        "policy": started.policy,
-        "device": started.device,
-        "outside": summary.outside,
-    }
-
-
 @app.command()
 def replay(
     context: typer.Context,
@@ -163,7 +142,6 @@ def replay(
     as_json: JsonFlag = False,
 ) -> None:
     """Play a recorded run again; no model is needed."""
-    from fovea_core.trace.fold import fold
     from fovea_core.trace.record import read
 
     if not 0 <= pace <= 1_000:

@@ -65,6 +65,23 @@ _policies("fig4", "How many entries a read keeps: fixed numbers against the cumu
 _policies("fig6", "How deep in the draft tree states may read.")
 
 
+@bench_app.command("page")
+def bench_page(
+    context: typer.Context,
+    runs: Annotated[int, typer.Option(min=1, max=100, help="Live runs.")] = 5,
+    as_json: JsonFile = None,
+) -> None:
+    """Measure the page in a headless browser: event to screen, bytes a round, scrubbing, export, time to the gallery."""
+    from fovea_core.bench.page import bench_page as measure
+
+    check_place(as_json)
+    console = context.obj["console"]
+    results = measure(runs, say=lambda text: say(console, text))
+    for name, most in results["wanted"].items():
+        say(console, f"{name:18} {results[name]:9,.1f}   wanted: at most {most:,}")
+    put_json(results, as_json, context.obj["answers"])
+
+
 def _measure(context: typer.Context, measure, show, seeds: str | None, default: range, as_json: str | None) -> None:
     """Measure on ``seeds`` or the bench's own, with a progress bar; show the result and put its JSON."""
     from fovea_core.bench.report import progress_bar

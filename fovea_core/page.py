@@ -99,7 +99,7 @@ def standalone_html(lines: Sequence[str], *, autoplay: bool = True, at: str = "s
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{html.escape(title)}</title></head><body>"
         "<noscript>This page replays a recorded run and needs JavaScript.</noscript>"
-        f'<div id="player"></div><script type="text/plain" id="packed">{packed}</script><script>{_BOOT}</script>'
+        f'<main id="player"></main><script type="text/plain" id="packed">{packed}</script><script>{_BOOT}</script>'
         "</body></html>\n"
     )
 

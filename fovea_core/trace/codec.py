@@ -24,6 +24,8 @@ VERSION = 1
 #: Longest side of the picture inside a trace, and the longest first line that may carry it.
 PICTURE_SIDE_PX = 1_280
 MAX_HEADER_BYTES = 12_000_000
+#: Fields that every line carries, though there is but one value of them.
+_ALWAYS = ("kind", "schema_version")
 _PICTURE_URL = re.compile(r"data:image/(png|jpeg|webp);base64,([A-Za-z0-9+/]+={0,2})")
 
 
@@ -43,10 +45,9 @@ class Header:
 
 
 def encode(event: AnyEvent) -> str:
-    """One line of JSON without its line break. A value that is None by default is left out: absent means null."""
-    absent = {
-        name for name, field in type(event).model_fields.items() if field.default is None and getattr(event, name) is None
-    }
+    """One line of JSON without its line break. A value that is its default is left out: lines are short on the wire."""
+    fields = type(event).model_fields
+    absent = {name for name, field in fields.items() if name not in _ALWAYS and getattr(event, name) == field.default}
     return event.model_dump_json(exclude=absent)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from fovea_core.trace import events as ev
 
@@ -187,6 +187,27 @@ def fold(events: Iterable[ev.AnyEvent]) -> Summary:
     for event in events:
         running.add(event)
     return running.summary()
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    """A run as the command line prints it with ``--json`` and the API returns it; None where the run did not come that far."""
+    compared, started = summary.compared, summary.started
+    return {
+        "text": summary.text,
+        "token_ids": summary.ids,
+        "same_ids": compared.same_ids if compared else None,
+        "finish": summary.reason,
+        "rounds": summary.rounds,
+        "tau": summary.tau,
+        "drafted": summary.drafted,
+        "accepted": summary.accepted,
+        "plain_ms": compared.plain_median_ms if compared else None,
+        "speculative_ms": compared.speculative_ms if compared else summary.total_ms,
+        "speedup": compared.speedup if compared else None,
+        "policy": started.policy,
+        "device": started.device,
+        "outside": summary.outside,
+    }
 
 
 def _raw(text: str, hex_bytes: str | None) -> bytes:

@@ -341,9 +341,12 @@ def test_traces_load_and_hostile_files_are_refused(opened, tmp_path):
     opened.wait_for_function("document.querySelector('.fv-pill').textContent === 'stopped'")
 
 
-def test_nothing_of_the_page_is_a_public_endpoint(served):
-    info = json.load(urllib.request.urlopen(f"{served.url}gradio_api/info"))
-    assert info["named_endpoints"] == {} and info["unnamed_endpoints"] == {}
+def test_nothing_but_the_api_is_a_public_endpoint(served):
+    """The four of app/api.py and no listener of the page, also where undocumented ones are asked for."""
+    for asked in ("", "?all_endpoints=true"):
+        info = json.load(urllib.request.urlopen(f"{served.url}gradio_api/info{asked}"))
+        assert sorted(info["named_endpoints"]) == ["/compare", "/explain", "/models", "/render_filmstrip"]
+        assert info["unnamed_endpoints"] == {}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
