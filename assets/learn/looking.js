@@ -139,7 +139,7 @@
       draw();
       return {
         text: [para("So the drafter looks, fetches and corrects. Now suppose we take the visual memory away, and the drafter has to guess blindly. The target, the picture and the question stay the same.")],
-        figure: h("div", { class: "fl-stack" }, h("div", { class: "fl-answer fl-whole", dir: "auto" }, h("p", null, label(run.joined, 2000))), lanes),
+        figure: h("div", { class: "fl-stack" }, h("div", { class: "fl-whole", dir: "auto", role: "group", tabindex: 0, "aria-label": "The answer" }, h("p", null, label(run.joined, 2000))), lanes),
         act: h("div", null, h("p", { class: "fl-todo" }, "Does the answer change when the memory is taken away?"), h("div", { class: "fv-actions" }, ...buttons), result),
       };
     },

@@ -23,7 +23,7 @@
 
   /** The first ``count`` words of the answer as chips, one a token; the last one is marked. */
   function tokens(run, count) {
-    const box = h("div", { class: "fl-tokens", dir: "auto", role: "group", "aria-label": "Answer so far" });
+    const box = h("div", { class: "fl-tokens", dir: "auto", role: "group", tabindex: 0, "aria-label": "Answer so far" });
     run.words.slice(0, count).forEach((word, i) => {
       const chip = h("span", { class: i === count - 1 ? "fl-token fl-newest" : "fl-token" });
       if (word.text) appendPiece(chip, word.text);
