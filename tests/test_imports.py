@@ -22,7 +22,7 @@ ALLOWED = {
     "drafter": BASE | {"memory"},
     "decode": BASE | {"targets", "drafter", "memory"},
     "train": BASE | {"targets", "drafter", "memory", "decode", "worksite", "pictures"},
-    "bench": BASE | {"targets", "drafter", "memory", "decode", "worksite", "pictures"},
+    "bench": BASE | {"targets", "drafter", "memory", "decode", "worksite", "pictures", "page"},
     "render": {"trace", "pictures", "page"},
 }
 #: Libraries that only these rooms (or files) may import.
