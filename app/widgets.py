@@ -33,7 +33,7 @@ const make = (tag, name, text) => Object.assign(document.createElement(tag), { c
 const show = () => {
   const list = element.querySelector(".fx-examples"), about = element.querySelector(".fx-about"), kinds = new Map();
   const tell = (title, look) => about.replaceChildren(make("strong", "", title), look);
-  tell("Recorded runs. ", props.live ? "They open at once, without a model; ▶ runs one again live." : "They open at once, without a model.");
+  tell("Recorded runs. ", `They open at once, without a model${props.live ? "; ▶ runs one again live" : ""}.`);
   (props.value || []).forEach((example, index) => {
     const cell = make("div", "fx-example"), open = make("button", "fx-open"), again = make("button", "fx-again");
     const picture = make("img"), name = make("span", "fx-example-title", example.title);
@@ -79,8 +79,10 @@ def make_status(value: dict, **options) -> gr.HTML:
 
 
 def make_examples(value: list[dict[str, str]], live: bool = False, **options) -> gr.HTML:
-    """Thumbnails in groups by kind; events ``open`` and, where ``live``, ``rerun`` carry ``index``. Value: [{title, kind, question, look,
-    thumbnail (data URL)}]; kind as a heading says it."""
+    """Thumbnails in groups by kind; events ``open`` and, where ``live``, ``rerun`` carry ``index``.
+
+    Value: [{title, kind, question, look, thumbnail (data URL)}]; kind as a heading says it.
+    """
     import gradio as gr
 
     template = (
