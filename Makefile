@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: run test traces figure clean
+.PHONY: run test traces figure gallery screenshots clean
 
 run: $(VENV)/.app
 	$(VENV)/bin/python app.py $(ARGS)
@@ -23,6 +23,15 @@ traces: $(VENV)/.app
 # Draws docs/figure.png, the strip of a recorded example; no model takes part.
 figure: $(VENV)/.app
 	$(VENV)/bin/python -m fovea_core export assets/traces/blue-hose.jsonl --strip docs/figure.png
+
+# Writes the recorded examples as one page that opens by double click, or as a static Space: make gallery OUT=folder
+gallery: $(VENV)/.app
+	$(VENV)/bin/python -m fovea_core gallery $(or $(OUT),out/gallery)
+
+# Photographs the page with the recorded examples for the README; no model takes part.
+screenshots: $(VENV)/.dev
+	scripts/chromium.sh
+	$(VENV)/bin/python -m scripts.screenshots
 
 clean:
 	rm -rf $(VENV)

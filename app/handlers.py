@@ -13,13 +13,15 @@ from app.player import shown_lines
 from app.session import ENDED, Session, sentence
 from fovea_core.examples import Example
 from fovea_core.pictures import open_picture
-from fovea_core.trace.codec import encode_header
+from fovea_core.trace.codec import TraceError, encode_header
 from fovea_core.trace.fold import fold
 from fovea_core.trace.record import Trace, read
 
 READY = "Take an example, draw a picture or bring one, and ask."
 #: How many values ``recorded_settings`` gives.
 SETTINGS = 7
+#: Where player and status line stand among the values of ``shown``.
+PLAYER, LINE = 3, 4
 
 
 class Handlers:
@@ -64,8 +66,36 @@ class Handlers:
     def open(self, event: gr.EventData, request: gr.Request) -> list:
         """A recorded example was chosen: show it at once."""
         self.session.forget(request.session_hash)
-        example = self.examples[event.index]
-        return shown(read(example.trace), str(example.picture), ours=True)
+        return self._example(getattr(event, "index", None))
+
+    def rerun(self, event: gr.EventData, request: gr.Request, *current) -> list:
+        """A recorded example is to run again: bring its picture, question and settings, and keep a ticket for it. ``current``:
+        the page's settings, which hold where the recording says nothing."""
+        values = self.open(event, request)
+        path, question, _, _, said, *recorded = values
+        if said["state"] == "trouble":
+            return values
+        settings = [now if value == gr.skip() else value for value, now in zip(recorded, current)]
+        values[PLAYER], values[LINE] = gr.skip(), self.accept(request, path, question, *settings, *current[SETTINGS:])
+        return values
+
+    def link(self, event: gr.EventData, request: gr.Request) -> list:
+        """An address asks for a recorded example by its name."""
+        names, name = [example.name for example in self.examples], getattr(event, "name", None)
+        if name not in names:
+            return refused("This link names a run that is not among the recorded examples.", shown_lines(None))
+        self.session.forget(request.session_hash)
+        return self._example(names.index(name))
+
+    def _example(self, index: object) -> list:
+        """Values for one example; one sentence where there is none, or where its files are damaged."""
+        try:
+            if type(index) is not int or not 0 <= index < len(self.examples):
+                raise TraceError("There is no such example.")
+            example = self.examples[index]
+            return shown(read(example.trace), str(example.picture), ours=True, name=example.name)
+        except Exception as error:
+            return refused(sentence(error), shown_lines(None))
 
     def dropped(self, request: gr.Request) -> tuple[dict, dict]:
         """A trace was dropped on the player, which the browser shows by itself: end the run it took the place of."""
@@ -80,13 +110,19 @@ class Handlers:
             self.session.forget(request.session_hash)  # first: what is shown must be newer than all that the run showed
             return shown(trace, picture, ours=False)
         except Exception as error:
-            return [*[gr.skip()] * 4, status(sentence(error), "trouble"), *[gr.skip()] * SETTINGS]
+            return refused(sentence(error))
 
 
-def shown(trace: Trace, picture: str | Image.Image, ours: bool) -> list:
+def refused(said: str, player: dict | None = None) -> list:
+    """Values of ``shown`` that leave all as it is and say why."""
+    kept = gr.skip() if player is None else player
+    return [gr.skip(), gr.skip(), gr.skip(), kept, status(said, "trouble"), *[gr.skip()] * SETTINGS]
+
+
+def shown(trace: Trace, picture: str | Image.Image, ours: bool, name: str | None = None) -> list:
     """Values of picture, question, suggestions, player, status and settings for a recorded run.
 
-    ``ours``: an example of this repository, recorded from this very picture with the embedded model.
+    ``ours``: an example of this repository, recorded from this very picture with the embedded model; ``name``: its name.
     """
     summary = fold(trace.events)
     started = summary.started
@@ -94,7 +130,7 @@ def shown(trace: Trace, picture: str | Image.Image, ours: bool) -> list:
     same = ours and None not in settings and started.settings.get("depth_limit") is None
     run = "Run repeats it live." if same else "Run asks the same question again with the settings below."
     said = f"A recorded run, no model needed. {finished_text(summary)} {run}"
-    lines = shown_lines([encode_header(trace.header), *trace.lines()], charts=charts_of(summary))
+    lines = shown_lines([encode_header(trace.header), *trace.lines()], charts=charts_of(summary), name=name)
     values = [gr.skip() if value is None else value for value in settings]
     return [picture, started.question, gr.update(visible=False), lines, status(said), *values]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from app.charts import charts_head, plotly_js
+from app.saving import make_file
 from app.widgets import next_order
 from fovea_core.page import player_css, player_js
 
@@ -30,16 +31,20 @@ _ON_LOAD = """
 // A dropped trace takes the run's place: what is still on its way stays out until the server has ended that run.
 let newest = 0;
 const opened = () => { newest = Number.MAX_SAFE_INTEGER; charts.show(null); trigger("open"); };
-const player = window.FOVEA.createPlayer(element.querySelector(".fovea-player"), { mode: "live", opened, ...asks });
+const links = props.whole ? { open: (name) => trigger("link", { name }) } : null;
+const exporter = props.whole ? (asked) => server.make_file(asked) : null;
+const options = { mode: "live", opened, links, exporter, ...asks };
+const player = window.FOVEA.createPlayer(element.querySelector(".fovea-player"), options);
 const served = `${window.gradio_config?.root ?? ""}/gradio_api/file=`;
 const charts = window.FOVEA.createCharts(element.querySelector(".fovea-charts"), player, served + PLOTLY);
 const sync = () => {
   if (!props.value) return;
-  const { order, lines, charts: figures } = props.value;
+  const { order, lines, charts: figures, name } = props.value;
   if (lines && order < newest) return;
   newest = order;
-  if (!lines) return;
+  if (!lines) return player.links?.missing();
   player.set(lines.flatMap((batch) => batch.split("\\n")));
+  if (lines.length) player.links?.arrived(name);
   charts.show(figures);
 };
 watch("value", sync);
@@ -52,22 +57,26 @@ def player_head() -> str:
     return f"<style>{player_css()}</style><script>{player_js(engine=True)}</script>"
 
 
-def shown_lines(lines: Sequence[str] | None, order: int | None = None, charts: list[dict] | None = None) -> dict:
+def shown_lines(
+    lines: Sequence[str] | None, order: int | None = None, charts: list[dict] | None = None, name: str | None = None
+) -> dict:
     """The player's value. ``lines``: header and event lines, or batches of them joined by line breaks, a list that only
-    grows; None keeps what a reader dropped on it. ``order``: of an update, None = newer than all values before. ``charts``:
-    figures of a run that has ended (app/charts.py)."""
+    grows; None keeps what the player shows. ``order``: of an update, None = newer than all values before. ``charts``:
+    figures of a run that has ended (app/charts.py). ``name``: of a recorded example, by which links call it."""
     lines = None if lines is None else list(lines)
-    return {"order": next_order() if order is None else order, "lines": lines, "charts": charts}
+    return {"order": next_order() if order is None else order, "lines": lines, "charts": charts, "name": name}
 
 
-def make_player(redraft: bool = False, **options) -> gr.HTML:
+def make_player(whole: bool = False, redraft: bool = False, **options) -> gr.HTML:
     """The component that shows a run. Its value is what ``shown_lines`` makes of a list of JSON strings that only grows:
     header line, then event lines.
 
     When the first lines differ from those shown, the player starts afresh. A value older than the one shown is left out.
-    Event ``open``: the reader dropped a trace on it. ``redraft``: patches can be erased and a step drafted again; the events
-    ``redraft`` and ``cancel_redraft`` then have to be answered (app/redrafts.py). Use ``show_progress="hidden"`` on every event
-    that writes to it. ``options`` are passed to gr.HTML (elem_id, visible, render, ...).
+    Event ``open``: the reader dropped a trace on it; event ``link``: an address asks for the example ``name``. ``whole``: the
+    player of the page, which follows links and has its files made here (app/saving.py); only one may. ``redraft``: patches can
+    be erased and a step drafted again; the events ``redraft`` and ``cancel_redraft`` then have to be answered
+    (app/redrafts.py). Use ``show_progress="hidden"`` on every event that writes to it. ``options`` are passed to gr.HTML
+    (elem_id, visible, render, ...).
     """
     import gradio as gr
 
@@ -78,5 +87,7 @@ def make_player(redraft: bool = False, **options) -> gr.HTML:
         js_on_load=f"const PLOTLY = {plotly};" + (_ENGINE if redraft else _NO_ENGINE) + _ON_LOAD,
         head=player_head() + charts_head(),
         apply_default_css=False,
+        server_functions=[make_file] if whole else None,
+        whole=whole,
         **options,
     )

@@ -11,6 +11,18 @@ from fovea_core.settings import SettingsError
 from fovea_core.terminal import plain, say
 
 
+def gallery(
+    context: typer.Context,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A folder for index.html and README.md.")],
+) -> None:
+    """Write the recorded examples as one page that opens by double click, or as a static Space; no model is needed."""
+    from fovea_core.examples import load_examples
+    from fovea_core.gallery import write_gallery
+
+    for path in write_gallery(out, load_examples()):
+        say(context.obj["console"], f"{path}: {path.stat().st_size / 1000:,.0f} kB")
+
+
 def export(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A recorded trace.")],
@@ -32,8 +44,8 @@ def export(
 
     asked = {"strip": strip, "gif": gif, "html": html, "png": png}
     places = {kind: path for kind, path in asked.items() if path is not None}
-    if words is not None and not places.keys() & {"strip", "gif"}:
-        raise SettingsError("--words chooses the words of --strip or --gif; name one of them.")
+    if words is not None and not places.keys() & {"strip", "gif", "html"}:
+        raise SettingsError("--words chooses the words of --strip, --gif or --html; name one of them.")
     if step is not None and "png" not in places:
         raise SettingsError("--step chooses the step of --png; name a file for it.")
     chosen = None if words is None else parse_words(words)

@@ -1,7 +1,7 @@
-"""The gallery: six pictures with a question each, and their recorded runs, which open without a model.
+"""The gallery: pictures with a question each, and their recorded runs, which open without a model.
 
-``assets/examples/examples.json`` lists them: {name, title, kind, seed, question, spec?}. ``record`` draws the pictures into
-``assets/examples`` and writes the runs into ``assets/traces``; both are committed.
+``assets/examples/examples.json`` lists them: {name, title, kind, seed, question, look?, spec?}; ``look`` says what to
+watch. ``record`` draws the pictures into ``assets/examples`` and writes the runs into ``assets/traces``; both are committed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ from fovea_core.trace.events import Finished
 from fovea_core.trace.record import Trace, write
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
+#: How a heading calls the kinds of pictures.
+KIND_NAMES = {"scene": "Scenes", "text": "Signs and receipts", "chart": "Charts"}
 MAX_NEW_TOKENS = 256
+#: Of the WebP files: a fifth of the lossless size, and what a run reads is what the file holds.
+PICTURE_QUALITY = 95
 #: Examples are drawn from seeds below the validation range.
 FIRST_RESERVED_SEED = 9_000_000
 
 
 @dataclass(frozen=True)
 class Example:
-    """One entry of the gallery. ``picture`` and ``trace`` are its files; the trace may not be recorded yet."""
+    """One entry of the gallery. ``picture`` and ``trace`` are its files; the trace may not be recorded yet. ``look``: one
+    sentence about what this run shows, or empty."""
 
     name: str
     title: str
@@ -33,6 +38,7 @@ class Example:
     spec: dict | None
     picture: Path
     trace: Path
+    look: str = ""
 
     @property
     def recorded(self) -> bool:
@@ -60,8 +66,9 @@ def load_examples(assets: Path = ASSETS) -> list[Example]:
                 seed=seed,
                 question=entry["question"],
                 spec=entry.get("spec"),
-                picture=assets / "examples" / f"{name}.png",
+                picture=assets / "examples" / f"{name}.webp",
                 trace=assets / "traces" / f"{name}.jsonl",
+                look=entry.get("look", ""),
             )
         )
     return found
@@ -85,7 +92,7 @@ def record(
         drawn = make_picture(example.kind, example.seed, spec=example.spec)
         example.picture.parent.mkdir(parents=True, exist_ok=True)
         example.trace.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(drawn.rgb).save(example.picture, optimize=True)
+        Image.fromarray(drawn.rgb).save(example.picture, quality=PICTURE_QUALITY, method=6)
         # Read back through the door that every picture takes, so that Run on the page repeats exactly this.
         rgb = open_picture(example.picture).rgb
         request = Request(rgb, example.question, make_settings(max_new_tokens=budget))

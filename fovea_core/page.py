@@ -10,7 +10,7 @@ import hashlib
 import html
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,9 +29,12 @@ SCRIPTS = (
     "numbers.js",
     "projector.js",
     "draw.js",
+    "saving.js",
+    "links.js",
     "layout.js",
     "keys.js",
     "player.js",
+    "page.js",
 )
 #: Of a page with an engine behind it; an exported page cannot redraft and leaves them out.
 ENGINE_SCRIPTS = ("redrafted.js", "erase.js")
@@ -41,26 +44,22 @@ MOST_FRAMED_CHARS = 8_000_000
 # The page carries everything deflated; this small script unpacks it. The policy knows the hashes of what it unpacks.
 _BOOT = """
 (async () => {
-  const packed = Uint8Array.from(atob(document.getElementById("packed").textContent.trim()), (c) => c.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const { style, script, options, trace } = JSON.parse(await new Response(stream).text());
+  const unpack = async (id) => {
+    const packed = Uint8Array.from(atob(document.getElementById(id).textContent.trim()), (c) => c.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return JSON.parse(await new Response(stream).text());
+  };
+  const { style, script, content } = await unpack("packed");
   for (const [tag, text] of [["style", style], ["script", script]]) {
     const element = document.createElement(tag);
     element.textContent = text;
     document.head.append(element);
   }
-  const player = window.FOVEA.createPlayer(document.getElementById("player"), options);
-  window.FOVEA.page = player;
-  if (!trace) return;
-  try {
-    player.load(window.FOVEA.splitFile(trace), options.at);
-  } catch (error) {
-    if (!(error instanceof window.FOVEA.TraceError)) throw error;
-    player.trouble(error.message);
-  }
+  window.FOVEA.openPage(document.getElementById("player"), content, unpack);
 })();
 """
-_PAGE_CSS = """
+#: Around a player that has a page for itself.
+PAGE_CSS = """
 html { background: #fbfaf8; color-scheme: light dark; }
 body { margin: 0 auto; max-width: 1500px; padding: clamp(16px, 3vw, 44px); }
 @media (prefers-color-scheme: dark) { html { background: #101114; } }
@@ -79,16 +78,36 @@ def player_js(engine: bool = False) -> str:
     return "\n".join((ASSETS / name).read_text("utf-8") for name in SCRIPTS + (ENGINE_SCRIPTS if engine else ()))
 
 
-def standalone_html(lines: Sequence[str], *, autoplay: bool = True, at: str = "start", title: str = "FOVEA explorer") -> str:
+def standalone_html(
+    lines: Sequence[str],
+    *,
+    autoplay: bool = True,
+    at: str = "start",
+    title: str = "FOVEA explorer",
+    strip: Sequence[int] | None = None,
+) -> str:
     """One self-contained page that replays a trace: no request, strict content policy, the lines deflated.
 
     lines: a trace file's lines, header first; none for an empty page that waits for a dropped trace. at: ``start`` or
-    ``end``, where the player stands when it opens. The lines are checked by the player when the page opens.
+    ``end``, where the player stands when it opens. strip: positions of the tokens whose words stand in the strip (None: the
+    player's choice). The lines are checked by the player when the page opens.
     """
-    script, style = player_js(), player_css() + _PAGE_CSS
-    options = {"mode": "page", "autoplay": autoplay and at == "start", "at": at}
-    content = json.dumps({"style": style, "script": script, "options": options, "trace": "\n".join(lines)})
-    packed = base64.b64encode(zlib.compress(content.encode("utf-8"), 9)).decode("ascii")
+    content = {"options": {"mode": "page", "autoplay": autoplay and at == "start", "at": at}, "trace": "\n".join(lines)}
+    if strip is not None:
+        content["options"]["strip"] = list(strip)
+    return packed_page(title, player_css() + PAGE_CSS, player_js(), content)
+
+
+def packed_page(
+    title: str, style: str, script: str, content: object, blocks: Mapping[str, object] | None = None, mark: str = "fovea-run"
+) -> str:
+    """A page around ``script``, whose ``FOVEA.openPage(root, content, unpack)`` is called when all is unpacked.
+
+    ``blocks``: what ``await unpack(id)`` gives, by id; each is unpacked only when asked for. Values are JSON; ids and
+    ``mark``, which says what kind of page this is, are plain names, written as they are.
+    """
+    packed = {"packed": {"style": style, "script": script, "content": content}, **(blocks or {})}
+    carried = "".join(f'<script type="text/plain" id="{name}">{_pack(value)}</script>' for name, value in packed.items())
     policy = (
         f"default-src 'none'; script-src {_hash(_BOOT)} {_hash(script)}; style-src {_hash(style)}; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
@@ -97,9 +116,10 @@ def standalone_html(lines: Sequence[str], *, autoplay: bool = True, at: str = "s
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="generator" content="{mark}">'
         f"<title>{html.escape(title)}</title></head><body>"
-        "<noscript>This page replays a recorded run and needs JavaScript.</noscript>"
-        f'<main id="player"></main><script type="text/plain" id="packed">{packed}</script><script>{_BOOT}</script>'
+        "<noscript>This page replays recorded runs and needs JavaScript.</noscript>"
+        f'<main id="player"></main>{carried}<script>{_BOOT}</script>'
         "</body></html>\n"
     )
 
@@ -119,6 +139,10 @@ def framed_html(lines: Sequence[str], height_px: int = 900) -> str:
         f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts allow-downloads" title="FOVEA explorer" '
         f'style="width: 100%; height: {height_px}px; border: 0"></iframe>'
     )
+
+
+def _pack(value: object) -> str:
+    return base64.b64encode(zlib.compress(json.dumps(value).encode("utf-8"), 9)).decode("ascii")
 
 
 def _hash(text: str) -> str:

@@ -296,9 +296,14 @@ def test_a_closed_pipe_is_no_error(trace_file):
 
 
 def test_the_list_of_examples_is_lawful():
-    """Six examples of all three kinds, none from seeds that validation or the last judgement use."""
+    """Four examples of each kind, none from seeds that validation or the last judgement use; the first is the paper's."""
     examples = load_examples()
-    assert len(examples) == 6 and {example.kind for example in examples} == {"scene", "text", "chart"}
+    assert [example.kind for example in examples] == ["scene"] * 4 + ["text"] * 4 + ["chart"] * 4
+    (worker,) = examples[0].spec["workers"]
+    assert [worker[part] for part in ("jumpsuit", "headwear_colour", "headwear", "tool_colour", "tool")] == (
+        ["orange", "yellow", "hard hat", "blue", "hose"]
+    )
+    assert len({example.question for example in examples}) >= 10 and all(example.look for example in examples)
     assert all(example.seed < FIRST_RESERVED_SEED and example.question for example in examples)
 
 

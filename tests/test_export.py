@@ -62,6 +62,15 @@ def test_html_is_what_the_page_exports(tmp_path, capsys):
     assert out.read_text() == page.standalone_html(recorded.read_text().splitlines())
 
 
+def test_html_keeps_the_words_chosen_for_its_strip(corners):
+    """As the page exports a strip that was edited: by the position of the token that stands for each word."""
+    lines = [encode_header(corners.header), *corners.lines()]
+    token = maps_of(corners).summary.words()[2]
+    chosen = exported(corners, "html", words=[3]).decode()
+    assert any(chosen == page.standalone_html(lines, strip=[at]) for at in range(token.first, token.last + 1))
+    assert chosen != page.standalone_html(lines)
+
+
 def test_html_needs_no_map(tmp_path, capsys):
     path, out = tmp_path / "plain.jsonl", tmp_path / "run.html"
     write(path, made([("The", None), (" end", None)]))
@@ -87,7 +96,7 @@ REFUSED = {
     "no map": (["--strip", "D/x.png", "--words", "1"], "was not drafted with a look"),
     "no number": (["--strip", "D/x.png", "--words", "red"], "no numbers of words"),
     "backwards": (["--gif", "D/x.gif", "--words", "5-2"], "backwards"),
-    "words of nothing": (["--words", "2"], "--strip or --gif"),
+    "words of nothing": (["--words", "2"], "--strip, --gif or --html"),
     "step of nothing": (["--step", "2", "--strip", "D/x.png"], "--png"),
     "no such step": (["--png", "D/x.png", "--step", "99"], "numbered 1 to"),
     "step 0": (["--png", "D/x.png", "--step", "0"], "numbered 1 to"),

@@ -60,6 +60,7 @@ def wire_draw(panel: gr.HTML, state: gr.State, picture, question, suggested, lin
     picture.upload(lambda: (None, closed()), None, [state, panel], queue=False, **quiet)
     if gallery is not None:
         gallery.open(on.example, None, [state, panel], **slow)
+        gallery.rerun(on.example, None, [state, panel], **slow)
 
 
 class Drawing:

@@ -16,10 +16,10 @@ from app.player import make_player
 from app.redrafts import make_redrafts, wire_redrafts
 from app.session import Session
 from app.widgets import make_examples, make_status
-from fovea_core.examples import ASSETS, Example
+from fovea_core.examples import ASSETS, KIND_NAMES, Example
 from fovea_core.pictures import data_url
 
-THUMBNAIL_PX = 240
+THUMBNAIL_PX = 200
 NOTICE = (
     "<p class='fx-note'><strong>The embedded model knows drawn Worksite pictures only</strong>: building-site scenes, signs "
     "and receipts, bar charts. It was trained on nothing else; a photograph gets an answer, but no sensible one.</p>"
@@ -55,12 +55,12 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
             line = make_status(status(READY), elem_id="fx-line")
             suggestions = gr.Radio(label="Questions for this picture", choices=[], visible=False, elem_id="fx-suggestions")
             if recorded:
-                gallery = make_examples([thumbnail_card(example) for example in recorded], elem_id="fx-examples")
+                gallery = make_examples([thumbnail_card(example) for example in recorded], live=True, elem_id="fx-examples")
             gr.HTML(NOTICE + recording_note(ASSETS / "bench" / "builtin.json"), elem_id="fx-notice")
             settings = _settings()
             load = gr.UploadButton("Load a trace", elem_id="fx-load")
         with gr.Column(elem_id="fx-run"):
-            player = make_player(redraft=True, elem_id="fx-player")
+            player = make_player(whole=True, redraft=True, elem_id="fx-player")
             redrafts = make_redrafts("#fx-player")
 
     on = Handlers(session, recorded)
@@ -68,13 +68,15 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
     on.asked = asked = [picture, question, *settings]
     accepted = gr.on([run.click, question.submit], on.accept, asked, [line], trigger_mode="once", queue=False, **quiet)
     # Run while an answer streams ends that answer; the new one begins when its stream has closed ("once" would drop it).
-    accepted.then(
-        on.answer, None, [player, line], trigger_mode="always_last", concurrency_id="engine", concurrency_limit=16, **quiet
-    )
+    engine = {"concurrency_id": "engine", "concurrency_limit": 16, **quiet}
+    accepted.then(on.answer, None, [player, line], trigger_mode="always_last", **engine)
     stop.click(on.stop, None, None, queue=False, **quiet)
     opened = [picture, question, suggestions, player, line, *settings[:-1]]  # a recording does not say whether to compare
     if recorded:
         gallery.open(on.open, None, opened, queue=False, **quiet)
+        again = gallery.rerun(on.rerun, settings, opened, trigger_mode="once", queue=False, **quiet)
+        again.then(on.answer, None, [player, line], trigger_mode="always_last", **engine)
+    player.link(on.link, None, opened, queue=False, **quiet)
     player.open(on.dropped, None, [player, line], queue=False, **quiet)
     wire_redrafts(session, recorded, player, redrafts, picture)
     load.upload(on.load, [load], opened, queue=False, **quiet)
@@ -146,4 +148,5 @@ def thumbnail_card(example: Example) -> dict[str, str]:
     """An example for widgets.make_examples."""
     with Image.open(example.picture) as picture:
         thumbnail = data_url(picture.convert("RGB"), THUMBNAIL_PX)
-    return {"title": example.title, "question": example.question, "thumbnail": thumbnail}
+    words = {"title": example.title, "kind": KIND_NAMES[example.kind], "question": example.question, "look": example.look}
+    return {**words, "thumbnail": thumbnail}

@@ -69,6 +69,14 @@
     return { item, reads: [run.readOf(item)].filter(Boolean), key: keyOf(item) };
   }
 
+  /** What the map in view shows, for a picture of it: {reads, title}. */
+  function lookOf(player) {
+    const { item, reads, text } = inView(player, player.at > 0 ? player.run.rounds[player.at - 1] : null, false);
+    if (!item) return { reads, title: text };
+    const figures = reads.length ? `K ${reads[0].size}, ${percent(reads[0].event.captured)} of mass` : "drafted without a look, or the target's own";
+    return { reads, title: `${label(item.text) || "token " + item.token}: ${figures}` };
+  }
+
   function drawMap(player, round, holding) {
     const view = player.erase?.inView() || inView(player, round, holding), run = view.run || player.run;
     player.stage.show(view.reads, `${run.serial} ${view.key}`);
@@ -147,5 +155,5 @@
     if (!player.playing || player.pace === "1") say(player.live, `Step ${player.at} of ${player.run.steps}: ${v.accepted.length} accepted, ${v.rejected.length} rejected${v.bonus == null ? "" : `, bonus ${label(v.bonus_text ?? "")}`}`);
   }
 
-  Object.assign(FOVEA, { drawPlayer, drawBars, restrip, inView });
+  Object.assign(FOVEA, { drawPlayer, drawBars, restrip, inView, lookOf });
 })();

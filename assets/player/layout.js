@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, Stage, segments, Answer, Tree, Strip, Numbers, Steps, projector, drawBars, restrip } = FOVEA;
+  const { h, Stage, segments, Answer, Tree, Strip, Numbers, Steps, projector, buildSaves, Links, drawBars, restrip } = FOVEA;
 
   const EMPTY = {
     live: "Bring a picture, ask about it, and watch each word being drafted, checked and kept.",
@@ -62,8 +62,8 @@
     const name = (text, ...more) => h("div", { class: "fv-name" }, h("h3", null, text), ...more);
     const mark = (kind, text) => h("li", null, h("span", { class: `fv-word fv-${kind}` }, h("span", { class: "fv-ink" }, text)));
     const legend = h("ul", { class: "fv-marks", "aria-label": "Marks" }, mark("accepted", "accepted"), mark("bonus", "bonus"), mark("rejected", "rejected"), mark("unverified", "unverified"));
-    const save = h("button", { type: "button", class: "fv-button", onclick: () => player._save() }, "Save trace (JSON)");
-    player.strip.actions.append(save);
+    player.links = player.options.links ? new Links(player, player.options.links) : null;
+    player.saves = buildSaves(player);
     player.body = h("div", { class: "fv-body", hidden: true },
       h("section", { class: "fv-look", "aria-label": "Picture" }, player.stage.frame, h("div", { class: "fv-row" }, player.views.box, player.erase?.button, player.stage.legend), player.erase?.panel, player.caption, player.usedBy,
         buildTransport(player), h("details", { class: "fv-more" }, h("summary", null, "Colours and scale"), player.stage.controls)),
@@ -72,7 +72,7 @@
         h("section", { class: "fv-panel", "aria-label": "Draft tree" }, name("Tree", player.treeName), branches),
         h("section", { class: "fv-panel", "aria-label": "Numbers" }, name("Numbers"), figures)),
       player.erase?.redrafted.box,
-      h("section", { class: "fv-wide", "aria-label": "Trajectory" }, name("Trajectory", h("span", null, "words whose maps are sharp and far apart"), player.strip.actions), cards),
+      h("section", { class: "fv-wide", "aria-label": "Trajectory" }, name("Trajectory", h("span", null, "words whose maps are sharp and far apart"), player.strip.actions), cards, player.saves),
       player.steps.box);
     player.head = h("header", { class: "fv-head" }, h("div", null, player.question, player.meta), player.pill);
     root.replaceChildren(player.file, player.head, player.outside, player.note, player.empty, player.body, player.help, player.live);

@@ -3,7 +3,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { say, keyOf, LIMITS, Run, TraceError, splitFile, download, drawPlayer, drawBars, restrip, buildPlayer, listenTo } = FOVEA;
+  const { say, keyOf, LIMITS, Run, TraceError, splitFile, drawPlayer, drawBars, restrip, lookOf, buildPlayer, listenTo } = FOVEA;
 
   const SLOW_ROUND_MS = 300; // slower engines are shown in real time
   const PHASES = [["propose", 0.42], ["check", 0.26], ["verdict", 0.18], ["done", 0.14]]; // shares of a step's time
@@ -291,13 +291,14 @@
       if (!this.help.hidden) this.help.scrollIntoView({ block: "nearest" });
     }
 
-    _save() {
-      download(new Blob([this.run.lines.join("\n") + "\n"], { type: "application/jsonl" }), "fovea-trace.jsonl");
-    }
-
     _restyle() {
       restrip(this, true);
       this._draw();
+    }
+
+    /** What the map in view shows: {reads, title}. */
+    look() {
+      return lookOf(this);
     }
 
     _draw() {
@@ -305,6 +306,7 @@
       this.frame = requestAnimationFrame(() => {
         this.frame = null;
         drawPlayer(this);
+        this.links?.shown();
       });
     }
   }
@@ -312,6 +314,7 @@
   /** Makes a player in ``root``, which knows it as ``root.player``. options: mode 'live' or 'page', autoplay, compact (leave to
       the page what two players share), name, empty (sentence of the empty state), opened() (called when a trace file of the
       reader's own took the place of the run), redraft(wish) and cancelRedraft() (ask the page's engine; it answers with the
-      event fv-redraft, see erase.js. Without them nothing can be erased). */
+      event fv-redraft, see erase.js. Without them nothing can be erased), links (links.js; only one player of a page may
+      have them), exporter (saving.js). */
   FOVEA.createPlayer = (root, options) => new Player(root, options || {});
 })();

@@ -7,6 +7,7 @@
   const LIMITS = {
     fileBytes: 48 * 1024 * 1024, headerChars: 12e6, events: 400000, lineChars: 400000, tokens: 8192, entries: 65535, longSidePx: 1280,
   };
+  const VERSION = 1; // of the traces that this page reads
   const PICTURE = /^data:image\/(png|jpeg|webp);base64,[A-Za-z0-9+/]+={0,2}$/;
 
   /** Of a run whose picture lies outside its target's world: two halves of one sentence. */
@@ -53,7 +54,7 @@
   const base = (kind, fields) => ({ kind: oneOf(kind), n: count, ...fields });
   const SCHEMA = {
     run_started: base("run_started", {
-      schema_version: oneOf(1), question: text(20000), target: model, drafter: may(model), policy: text(100),
+      schema_version: oneOf(VERSION), question: text(20000), target: model, drafter: may(model), policy: text(100),
       settings: dictOf(scalar), seed: count, shape: may(shape), max_shape: may(shape), depth_limit: int(-1, 64), cost: may(cost),
       device: text(200), versions: dictOf(text(100)), picture_width_px: int(1, 1e6), picture_height_px: int(1, 1e6),
       picture_sha256: text(64), notes: may(list(text(500), 1000)),
@@ -90,5 +91,5 @@
   /** The checks of an event's fields by its kind; null for a kind that this page does not know. */
   const fieldsOf = (value) => (plain(value) && Object.hasOwn(SCHEMA, value.kind) ? SCHEMA[value.kind] : null);
 
-  Object.assign(FOVEA, { LIMITS, OUTSIDE, TraceError, HEADER, fieldsOf, broken });
+  Object.assign(FOVEA, { LIMITS, VERSION, OUTSIDE, TraceError, HEADER, fieldsOf, broken });
 })();

@@ -137,8 +137,9 @@
       if (even) say(this.flat, "no preference: the mass lies almost evenly over all entries");
     }
 
-    /** Paints picture and map of ``read`` into ``canvas``, ``width`` px wide. */
+    /** Paints picture and map of ``read`` (several: their mean; an empty list: none) into ``canvas``, ``width`` px wide. */
     paint(canvas, read, width) {
+      const reads = [].concat(read);
       canvas.width = width;
       canvas.height = Math.max(1, Math.round(width / (this.aspect || 1)));
       const heat = this._drawer();
@@ -146,7 +147,7 @@
       const layer = document.createElement("canvas");
       layer.width = canvas.width;
       layer.height = canvas.height;
-      heat.draw(layer, { values: valuesOf(this.run, [read]), scale: this.scaleOf([read]) }, this);
+      heat.draw(layer, reads.length ? { values: valuesOf(this.run, reads), scale: this.scaleOf(reads) } : null, this);
       const pen = canvas.getContext("2d");
       pen.drawImage(this.picture, 0, 0, canvas.width, canvas.height);
       pen.drawImage(layer, 0, 0);

@@ -43,12 +43,8 @@
   function chooseWords(run, upto) {
     const names = [], others = [];
     for (const span of spans(run)) {
-      let best = null;
-      for (const token of span.tokens) {
-        const read = token.step <= upto ? run.readOf(token) : null;
-        if (read && (!best || read.event.peak > best.peak)) best = { text: span.text, token, peak: read.event.peak, read, far: 1 };
-      }
-      if (best) (isName(span.text) ? names : others).push(best);
+      const best = sharpest(run, span, upto);
+      if (best) (isName(span.text) ? names : others).push({ ...best, far: 1 });
     }
     const taken = [];
     for (const left of [names, others]) {
@@ -61,7 +57,20 @@
         for (const other of [...names, ...others]) other.far = Math.min(other.far, jaccard(setOf(other.read), setOf(pick.read)));
       }
     }
-    return taken.map(({ text, token }) => ({ text, token })).sort((a, b) => a.token.index - b.token.index);
+    return taken.sort((a, b) => a.token.index - b.token.index);
+  }
+
+  /** The word that ``token`` belongs to, as spans gives it; undefined where it belongs to none. */
+  const spanOf = (run, token) => token && spans(run).find((span) => span.tokens.includes(token));
+
+  /** A span with its token of highest peak up to step ``upto``: {text, tokens, token, read, peak}, or null without any read. */
+  function sharpest(run, span, upto = Infinity) {
+    let best = null;
+    for (const token of span ? span.tokens : []) {
+      const read = token.step <= upto ? run.readOf(token) : null;
+      if (read && (!best || read.event.peak > best.peak)) best = { ...span, token, read, peak: read.event.peak };
+    }
+    return best;
   }
 
   const setOf = (read) => (read.set ??= new Set(read.entries));
@@ -81,9 +90,9 @@
       this.none = h("p", { class: "fv-foot" }, "No word so far was drafted with a look.");
       this.add = h("button", { type: "button", class: "fv-button", onclick: () => this._add() }, "Add pinned word");
       this.auto = h("button", { type: "button", class: "fv-button", onclick: () => this._auto() }, "Choose again");
-      this.png = h("button", { type: "button", class: "fv-button", onclick: () => this.save() }, "Save strip (PNG)");
+      this.png = h("button", { type: "button", class: "fv-button" }, "Save strip (PNG)"); // saving.js says what it does
       host.append(this.cards, this.none);
-      this.actions = h("div", { class: "fv-actions" }, this.add, this.auto, this.png);
+      this.actions = h("div", { class: "fv-actions" }, this.add, this.auto);
       this.words = [];
     }
 
@@ -108,15 +117,21 @@
 
     buttons() {
       const token = this.on.pinned();
-      this.add.disabled = !token || !this.run || !this.run.readOf(token) || this.words.some((word) => word.token === token) || this.words.length >= 8;
+      this.add.disabled = !token || !this.run || this.words.length >= 8 || this.words.some((word) => word.tokens.includes(token)) || !sharpest(this.run, spanOf(this.run, token));
       this.auto.disabled = !this.edited;
       this.png.disabled = this.words.length === 0;
     }
 
     _add() {
-      const token = this.on.pinned(), whole = spans(this.run).find((span) => span.tokens.includes(token));
+      this.choose(this.run, [...this.words.map((word) => word.token.index), this.on.pinned().index]);
+    }
+
+    /** Shows the words that the tokens at these positions belong to; what has no map is left out. */
+    choose(run, positions) {
+      const words = positions.map((at) => spanOf(run, run.words[at])).filter(Boolean).map((span) => sharpest(run, span)).filter(Boolean);
+      this.run = run;
       this.edited = true;
-      this.words = [...this.words, { text: whole ? whole.text : token.text, token }].sort((a, b) => a.token.index - b.token.index);
+      this.words = words.filter((word, i) => words.findIndex((other) => other.token === word.token) === i).sort((a, b) => a.token.index - b.token.index);
       this._draw();
     }
 

@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { LIMITS, TraceError, HEADER, fieldsOf, broken } = FOVEA;
+  const { LIMITS, VERSION, TraceError, HEADER, fieldsOf, broken } = FOVEA;
 
   /** Bytes of base64 text, or null where it is none. */
   function unpack(packedText) {
@@ -39,6 +39,8 @@
         throw new TraceError(first ? "This file is not a trace: its first line is not JSON." : `${where} is damaged: it is not complete JSON.`);
       }
       if (first) {
+        if (value?.format === "fovea-trace" && Number.isInteger(value.version) && value.version > VERSION)
+          throw new TraceError(`This trace was written by a newer explorer (version ${value.version}, this one reads ${VERSION}).`);
         const bad = broken(HEADER, value);
         if (bad) throw new TraceError(`This file is not a trace this page can read: its header has no usable ${bad}.`);
         this.header = value;

@@ -13,7 +13,7 @@ from fovea_core.page import standalone_html
 from fovea_core.render.animation import gif
 from fovea_core.render.heat import PALETTES
 from fovea_core.render.letters import label
-from fovea_core.render.maps import DPI, RenderError, maps_of, percent
+from fovea_core.render.maps import DPI, RenderError, choose, maps_of, percent
 from fovea_core.render.step import step_picture
 from fovea_core.render.trajectory import strip
 from fovea_core.trace.codec import encode_header
@@ -28,19 +28,22 @@ def exported(
     trace: Trace, kind: str, *, words: Sequence[int] | None = None, step: int | None = None, palette: str = "viridis"
 ) -> bytes:
     """The bytes of one file. kind: ``strip`` (trajectory, PNG at 300 dpi), ``gif``, ``html`` (standalone page) or ``png`` (one
-    step); words: numbers from 1, of strip and GIF; step: from 1, of ``png``. Raises RenderError, PictureError."""
+    step); words: numbers from 1, of strip, GIF and the page's strip; step: from 1, of ``png``. Raises RenderError,
+    PictureError."""
     if palette not in PALETTES:
         raise RenderError(f"There is no palette {palette!r}: choose one of {', '.join(PALETTES)}.")
     if kind == "html":
-        return page(trace).encode("utf-8")
+        chosen = None if words is None else [word.token.position for word in choose(maps_of(trace), words)]
+        return page(trace, chosen).encode("utf-8")
     if kind == "gif":
         return gif(trace, words, palette)
     return _png(strip(trace, words, palette) if kind == "strip" else step_picture(trace, step, palette))
 
 
-def page(trace: Trace) -> str:
-    """The standalone page of a trace, as the page itself exports it."""
-    return standalone_html([encode_header(trace.header), *trace.lines()])
+def page(trace: Trace, strip: Sequence[int] | None = None) -> str:
+    """The standalone page of a trace, as the page itself exports it; ``strip``: positions of the tokens whose words stand in
+    its strip."""
+    return standalone_html([encode_header(trace.header), *trace.lines()], strip=strip)
 
 
 def word_list(trace: Trace) -> list[str]:

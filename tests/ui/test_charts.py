@@ -20,7 +20,7 @@ def served(tmp_path_factory):
 
 
 def open_charts(page, example: int = 0) -> None:
-    page.locator("#fx-examples button").nth(example).click()
+    page.locator("#fx-examples .fx-open").nth(example).click()
     page.wait_for_selector("#fx-player .fv-answer .fv-word")
     page.click(".fg-box > summary")
     wait_drawn(page)
@@ -59,7 +59,7 @@ def test_charts_show_the_fold_and_move_the_player(served, new_page):
     page, asked = new_page(1440, 1000), []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(served.url)
-    page.locator("#fx-examples button").first.click()
+    page.locator("#fx-examples .fx-open").first.click()
     page.wait_for_selector("#fx-player .fv-answer .fv-word")
     assert not any("plotly" in url for url in asked)
     page.click(".fg-box > summary")
@@ -87,7 +87,7 @@ def test_charts_follow_what_the_player_shows(served, new_page, tmp_path):
     until it has ended."""
     page = open_tab(served, new_page)
     open_charts(page, 0)
-    page.locator("#fx-examples button").nth(1).click()
+    page.locator("#fx-examples .fx-open").nth(1).click()
     kept = [len(verdict.accepted) for verdict in fold(decode(line) for line in sample_lines(seed=8)[1:]).verdicts]
     page.wait_for_function(
         "(kept) => JSON.stringify([...(document.querySelector('.fg-plot')?.data?.[0].y ?? [])]) === JSON.stringify(kept)",
@@ -113,7 +113,7 @@ def test_charts_follow_what_the_player_shows(served, new_page, tmp_path):
 def test_charts_fit_and_take_the_pages_colours(served, new_page, scheme, width):
     """No plot is wider than its place, opened in a hidden tab too; ink is the player's; each says itself in words."""
     page = open_tab(served, new_page, width, color_scheme=scheme)
-    page.locator("#fx-examples button").first.click()
+    page.locator("#fx-examples .fx-open").first.click()
     page.wait_for_selector("#fx-player .fv-answer .fv-word")
     page.get_by_role("tab", name="Compare").click()
     page.evaluate("document.querySelector('.fg-box').open = true")

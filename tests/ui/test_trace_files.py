@@ -20,7 +20,11 @@ def bad_files():
     yield "cut", "\n".join(lines)[:-40], "is damaged"
     yield "page", "<!doctype html><p>hello", "no events"
     yield "text", "hello\nworld", "not a trace"
-    yield "version", json.dumps(json.loads(lines[0]) | {"version": 2}) + "\n" + lines[1], "no usable version"
+    yield (
+        "version",
+        json.dumps(json.loads(lines[0]) | {"version": 2}) + "\n" + lines[1],
+        "written by a newer explorer (version 2, this one reads 1)",
+    )
     svg = "data:image/svg+xml;base64,PHN2Zy8+"
     yield "svg", json.dumps(json.loads(lines[0]) | {"picture": svg}) + "\n" + lines[1], "no usable picture"
     yield "missing", "\n".join([*lines[:4], *lines[5:]]), "running number"
