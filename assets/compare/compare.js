@@ -122,7 +122,7 @@
         this.following = false;
         this._show(this.length); // both have shown all: what lies behind the position stays in sight
         this._show(sharpest(runs) + 1);
-      } else this._show(this.following ? this.length : this.at);
+      } else this._follow();
     }
 
     /* ---- position and time ---- */
@@ -132,6 +132,17 @@
       this._pause();
       this.following = false;
       this._show(at);
+    }
+
+    /** Brings both players along with a run under way, four times a second: each time costs two maps and two answers. */
+    _follow() {
+      if (this.soon) return;
+      const now = () => this._show(this.following ? this.length : this.at);
+      this.soon = setTimeout(() => {
+        this.soon = null;
+        now();
+      }, 250);
+      if (this.at === 0) now(); // the first word at once
     }
 
     _show(at) {
