@@ -45,7 +45,7 @@
       legible word with a read. Null where no read was recorded or every map is flat. */
   function lessonWord(run) {
     const withRead = ({ text, token }) => ({ text: bare(text), token, read: run.readOf(token) });
-    const sharp = (word) => word.read && word.read.event.peak >= FLAT_PEAK;
+    const sharp = (word) => word.read && legible(word.text) && word.read.event.peak >= FLAT_PEAK;
     const strip = FOVEA.chooseWords(run, run.steps).map(withRead).filter(sharp);
     const every = run.words.filter((token) => legible(token.text)).map((token) => withRead({ text: token.text.trim(), token })).filter(sharp);
     return best(strip.length ? strip : every, (word) => [FOVEA.isName(word.text) ? 1 : 0, word.read.event.peak]);
