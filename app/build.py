@@ -64,7 +64,7 @@ def launch_page(blocks: gr.Blocks, host: str | None = None, port: int | None = N
         run_history=False,
         footer_links=["api"],
         max_file_size=MAX_UPLOAD,
-        allowed_paths=[*map(str, sorted((ASSETS / "examples").glob("*.png"))), str(plotly_js())],
+        allowed_paths=[*(str(example.picture) for example in load_examples()), str(plotly_js())],
         enable_monitoring=False,
         state_session_capacity=MOST_CLIENTS,
         app_kwargs={"middleware": [Middleware(Guard)]},
