@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import builtins
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -52,10 +54,13 @@ def test_without_playwright_one_sentence_says_what_to_install(monkeypatch, capsy
 
 @pytest.mark.browser
 @pytest.mark.timeout(600)
-def test_one_live_run_gives_every_figure(capsys):
-    """Figures of a busy machine are not judged, but for those that do not depend on its speed."""
-    assert main(["bench", "page", "--runs", "1", "--json", "-"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_one_live_run_gives_every_figure():
+    """In a process of its own, as a person runs it. Figures of a busy machine are not judged, but for those that do not
+    depend on its speed."""
+    command = [sys.executable, "-m", "fovea_core", "bench", "page", "--runs", "1", "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-500:]
+    found = json.loads(done.stdout)
     assert set(found) == {*WANTED, "event_p50_ms", "events", "wanted"} and found["events"] > 50
     assert 0 < found["event_p50_ms"] <= found["event_p95_ms"] and found["scrub_ms"] > 0 and found["gallery_visible_s"] > 0
     assert found["bytes_per_round"] <= WANTED["bytes_per_round"] and found["export_kb"] <= WANTED["export_kb"]
