@@ -26,7 +26,7 @@ from fovea_core.trace import record
 from fovea_core.trace.differences import differences, mean_entries
 from fovea_core.trace.fold import summary_json
 
-POLICIES = ("fovea", "topk-K", "dense", "none")
+POLICIES = ("fovea", "topk-K", "dense", "none", "random-K", "static-K", "agnostic-K", "state-K", "tiger-K")
 PALETTES = ("viridis", "cividis", "magma", "spotlight")
 #: Default, JSON type and description of what a run is made of, in the order of asking.make_ticket after picture and question.
 _RUN = {
@@ -43,7 +43,7 @@ _RUN = {
 }
 _WAYS = {
     "drafter": ("builtin", "string", f"who drafts: {', '.join(DRAFTERS)}"),
-    "policy": ("fovea", "string", "what the visual memory does: fovea, topk-K such as topk-16, dense or none"),
+    "policy": ("fovea", "string", f"what the visual memory does: {', '.join(POLICIES)}"),
 }
 
 

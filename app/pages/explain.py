@@ -20,6 +20,9 @@ from fovea_core.examples import ASSETS, KIND_NAMES, Example
 from fovea_core.pictures import data_url
 
 THUMBNAIL_PX = 200
+#: Policies that the page offers; those behind 'none' choose by less than the state's own query, to see what it is worth.
+POLICIES = ("fovea", "topk-16", "dense", "none", "state-16", "tiger-8", "static-16", "agnostic-16", "random-16")
+POLICY_INFO = "which entries a state retrieves; for a number of your own write topk-8, random-4, ..."
 NOTICE = (
     "<p class='fx-note'><strong>The embedded model knows drawn Worksite pictures only</strong>: building-site scenes, signs "
     "and receipts, bar charts. It was trained on nothing else; a photograph gets an answer, but no sensible one.</p>"
@@ -100,7 +103,7 @@ def _settings() -> list[gr.components.Component]:
             label="Drafter",
         )
         policy = gr.Dropdown(
-            ["fovea", "topk-16", "dense", "none"], value="fovea", label="Policy of the visual memory", allow_custom_value=True
+            list(POLICIES), value="fovea", label="Policy of the visual memory", info=POLICY_INFO, allow_custom_value=True
         )
         shared = shared_settings()
         compare = gr.Checkbox(value=True, label="Measure plain decoding after the run")
