@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import time
 import zlib
 
 import pytest
@@ -213,13 +214,20 @@ def test_differences_equal_brute_force(opened):
                     assert found[part][name] == wanted, (one, other, part, name)
 
 
+def wait_until(page, holds, timeout_s: float = 30) -> None:
+    until = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < until, "it never came"
+        page.wait_for_timeout(50)
+
+
 def test_two_loaded_traces_stand_on_one_scrubber(opened, tmp_path):
     """Without a model: figures as brute force has them; each player at the step that holds the token; keys move both."""
     a, b = named(sample_lines("compared", 3)), named(sample_lines("scene", 9))
     load(opened, tmp_path, "a", a)
     load(opened, tmp_path, "b", b)
     one, other = folded(a), folded(b)
-    opened.wait_for_function("document.querySelectorAll('.fc .fv-answer').length === 2")
+    wait_until(opened, lambda: figures(opened)["tau"][1] != "–")  # the figures are drawn a frame after the words
     expected, shown = brute(one, other), figures(opened)
     assert shown["tau"] == (f"{one.tau:.2f}", f"{other.tau:.2f}")
     assert shown["rounds"] == (str(one.rounds), str(other.rounds)) and shown["same text"] == ("yes", None)
