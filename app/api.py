@@ -19,7 +19,8 @@ from gradio.processing_utils import save_bytes_to_cache
 from gradio.utils import get_upload_folder
 
 from app.asking import DRAFTERS, LIMITS, TREES, make_ticket
-from app.session import Session, Ticket, Update, sentence
+from app.session import Session, sentence
+from app.ticket import Ticket, Update
 from fovea_core import pictures
 from fovea_core.settings import MAX_QUESTION_CHARS
 from fovea_core.trace import record

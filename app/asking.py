@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.session import Ticket, Update
+from app.ticket import Ticket, Update
 from app.widgets import next_order
 from fovea_core.pictures import PictureError, data_url, open_picture
 from fovea_core.request import Request, checked_question

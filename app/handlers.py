@@ -10,7 +10,8 @@ from PIL import Image
 from app.asking import finished_text, make_ticket, recorded_settings, status, status_of
 from app.charts import charts_of
 from app.player import shown_lines
-from app.session import ENDED, Session, sentence
+from app.session import Session, sentence
+from app.ticket import ENDED
 from fovea_core.examples import Example
 from fovea_core.pictures import open_picture
 from fovea_core.trace.codec import TraceError, encode_header

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.asking import Status, make_ticket, status
-from app.session import Board, Ticket
+from app.ticket import Board, Ticket
 from fovea_core.request import Request
 from fovea_core.settings import SettingsError, make_settings
 from fovea_core.trace.codec import Header

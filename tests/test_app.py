@@ -16,7 +16,8 @@ from app.asking import finished_text, recorded_settings, status, status_of
 from app.handlers import Handlers
 from app.pages.explain import recording_note
 from app.player import shown_lines
-from app.session import UPDATES_PER_SECOND, Session, Ticket
+from app.session import UPDATES_PER_SECOND, Session
+from app.ticket import Ticket
 from fovea_core.engine import Engine
 from fovea_core.pictures import data_url
 from fovea_core.request import Request

@@ -10,7 +10,8 @@ import gradio as gr
 import pytest
 
 from app.redrafts import DAMAGED, NO_PICTURE, Redrafts
-from app.session import Session, Ticket
+from app.session import Session
+from app.ticket import Ticket
 from fovea_core.decode.redraft import NEEDED
 from fovea_core.engine import Engine
 from fovea_core.examples import Example

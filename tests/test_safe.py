@@ -26,7 +26,8 @@ from PIL import Image
 
 from app.charts import plotly_js
 from app.guard import CLEANED_EVERY_S, KEPT_S, MAX_BODY_BYTES, POLICY
-from app.session import MOST_KEPT, Ticket
+from app.session import MOST_KEPT
+from app.ticket import Ticket
 from fovea_core.examples import ASSETS, load_examples
 from tests.sample_traces import sample_lines
 from tests.served import Served, at_full_speed, served_client, served_page, toy_file, upload  # noqa: F401 (fixtures)
