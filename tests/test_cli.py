@@ -256,6 +256,8 @@ def test_ctrl_c_ends_cleanly(trace_file, tmp_path):
         stdout=other_end,
         stderr=other_end,
         env={**os.environ, "TERM": "xterm"},
+        # A shell that starts the tests in its background has them ignore the signal, and whoever they start.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     os.close(other_end)
     seen = []

@@ -316,8 +316,8 @@ def test_twelve_recorded_examples_without_any_model(new_page, width):
     session = Session(lambda: pytest.fail("the model was loaded"))
     blocks = build_page(session)
     _, url, _ = launch_page(blocks, "127.0.0.1", None, quiet=True)
+    page = new_page(width, 1000)
     try:
-        page = new_page(width, 1000)
         page.goto(url)
         page.wait_for_selector(".fx-open img")
         page.wait_for_function("[...document.querySelectorAll('#fx-examples .fx-open img')].every((e) => e.naturalWidth > 0)")
@@ -332,6 +332,8 @@ def test_twelve_recorded_examples_without_any_model(new_page, width):
         page.click(".fx-open >> nth=3")
         page.wait_for_selector(".fv-answer .fv-word")
         assert page.locator(".fv-question").text_content() == load_examples()[3].question
+        page.evaluate("1")  # what the page has reported until now has arrived
     finally:
+        page.close()  # first: a page whose server goes away says so
         blocks.close(verbose=False)
         session.close()

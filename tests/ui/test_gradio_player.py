@@ -36,10 +36,11 @@ def server():
     page.close()
 
 
+SHOWN = "[...document.querySelectorAll('.fv-answer [data-word]:not(.fv-off)')].map((e) => e.textContent).join('')"
+
+
 def shown(page):
-    return page.evaluate(
-        "[...document.querySelectorAll('.fv-answer [data-word]:not(.fv-off)')].map((e) => e.textContent).join('')"
-    )
+    return page.evaluate(SHOWN)
 
 
 def test_streams_into_the_player_and_starts_afresh(new_page, server):
@@ -52,7 +53,8 @@ def test_streams_into_the_player_and_starts_afresh(new_page, server):
     page.wait_for_function("() => document.querySelector('.fv-pill').textContent === 'finished'")
     page.click("text=Skip to end")
     page.wait_for_function("() => document.querySelector('.fv-figures').textContent.includes('×')")
-    assert shown(page) == fold(decode(line) for line in sample_lines("compared")[1:]).text
+    text = fold(decode(line) for line in sample_lines("compared")[1:]).text
+    page.wait_for_function(f"(text) => {SHOWN} === text", arg=text)
     page.click("#hostile")
     page.wait_for_function("() => document.querySelector('.fv-question').textContent.includes('onerror')")
     page.click("text=Skip to end")
