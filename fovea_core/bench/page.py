@@ -202,7 +202,7 @@ def _scrub(browser, folder: Path, trace: Trace, steps: int) -> float:
     file.write_text(standalone_html([encode_header(long.header), *long.lines()], autoplay=False, at="end"), "utf-8")
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     page.goto(file.as_uri())
-    page.wait_for_function("window.FOVEA?.page && FOVEA.page.stage.ready && FOVEA.page.stage.drawn")
+    page.wait_for_function("() => window.FOVEA?.page && FOVEA.page.stage.ready && FOVEA.page.stage.drawn")
     count = sum(isinstance(event, RoundVerified) for event in long.events)
     first = max(1, (count - steps) // 2)
     return statistics.median(page.evaluate(_SCRUB, [first, min(count, first + steps - 1)]))
