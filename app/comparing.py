@@ -12,6 +12,7 @@ from app.handlers import look
 from app.pair import SIDES, make_pair, pair_status, way_of
 from app.session import Session, sentence
 from fovea_core.examples import Example
+from fovea_core.lesson import read_without
 from fovea_core.pictures import open_picture
 from fovea_core.trace.codec import encode_header
 from fovea_core.trace.fold import fold
@@ -58,19 +59,25 @@ class Comparing:
         self.session.forget(self.who(request))
 
     def open(self, event: gr.EventData, request: gr.Request) -> list:
-        """An example was chosen: its recorded run is A until Compare runs both on this machine."""
+        """An example was chosen: its recorded run is A, and B is the same request recorded without the memory, where there is
+        such a recording, until Compare runs both on this machine."""
         try:
             example = self.examples[event.index]
             trace = read(example.trace)
+            without = read_without(example, trace)
         except Exception as error:
-            return [*[gr.skip()] * 4, status(sentence(error), "trouble"), *[gr.skip()] * SHARED]
+            return [*[gr.skip()] * 5, status(sentence(error), "trouble"), *[gr.skip()] * SHARED]
         self.leave(request)
         started = fold(trace.events).started
         drafter, policy, *shared = recorded_settings(started)
-        said = "A is a recorded run, no model needed. Compare answers both ways live and times them on this machine."
-        values = [gr.skip() if value is None else value for value in (way_of(drafter, policy), *shared)]
-        shown = shown_sides(lines_of(trace), [])
-        return [str(example.picture), started.question, values[0], shown, status(said), *values[1:]]
+        said, b = "A is a recorded run, no model needed.", None
+        if without is not None:
+            b = way_of(*recorded_settings(fold(without.events).started)[:2])
+            said = "Two recorded runs, no model needed: B is the same request with the memory switched off."
+        values = [gr.skip() if value is None else value for value in (way_of(drafter, policy), b, *shared)]
+        shown = shown_sides(lines_of(trace), [] if without is None else lines_of(without))
+        said = status(f"{said} Compare answers both ways live and times them on this machine.")
+        return [str(example.picture), started.question, *values[:2], shown, said, *values[2:]]
 
     def load(self, side: int, path: str, request: gr.Request) -> list:
         """A trace file of the person's own for side 0 (A) or 1 (B): sides, status."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 
-from app.comparing import take
+from app.comparing import Comparing, take
 from app.comparison import shown_sides
 from app.pair import WAYS, PairTicket, drafter_of, make_pair, pair_status, way_of
 from app.session import Session
 from fovea_core.engine import Engine
+from fovea_core.examples import load_examples
+from fovea_core.lesson import lesson_examples
 from fovea_core.pictures import PictureError, data_url
 from fovea_core.request import Request
 from fovea_core.settings import SettingsError, make_settings
@@ -188,3 +192,20 @@ def test_a_value_keeps_sides_apart():
     """None keeps a side, an empty list empties it; later values are newer."""
     one, other = shown_sides(["x"], None), shown_sides([], ["y"])
     assert (one["a"], one["b"], other["a"], other["b"]) == (["x"], None, [], ["y"]) and other["order"] > one["order"]
+
+
+def test_an_example_recorded_twice_opens_as_a_pair(session):
+    """B is the same request without the memory, with the same text; where there is no such recording, B waits."""
+    examples = [example for example in load_examples() if example.recorded]
+    on, paired = Comparing(session, examples), {example.name for example in lesson_examples(examples)}
+    for index, example in enumerate(examples):
+        values = on.open(gr.EventData(None, {"index": index}), SimpleNamespace(session_hash="me"))
+        picture, question, a, b, sides, line = values[:6]
+        assert (picture, question, a, line["state"]) == (str(example.picture), example.question, "fovea", "idle")
+        if example.name not in paired:
+            assert sides["b"] == [] and isinstance(b, dict) and "A is a recorded run" in line["text"]
+            continue
+        runs = [fold([decode(text) for text in sides[side][1:]]) for side in "ab"]
+        assert b == "unread" and "Two recorded runs" in line["text"]
+        assert runs[0].ids == runs[1].ids and [run.started.policy for run in runs] == ["fovea", "none"]
+    assert len(paired) == 3 and len(examples) > 3

@@ -61,7 +61,7 @@ def build_compare(session: Session, examples: Sequence[Example], explain: list[g
     )
     stop.click(on.stop, None, None, queue=False, **quiet)
     if recorded:
-        gallery.open(on.open, None, [picture, question, a, sides, line, *shared], queue=False, **quiet)
+        gallery.open(on.open, None, [picture, question, a, b, sides, line, *shared], queue=False, **quiet)
     sides.open(on.dropped, None, [sides, line], queue=False, **quiet)
     for load, listener in zip(loads, (on.load_a, on.load_b)):
         load.upload(listener, [load], [sides, line], queue=False, **quiet)
