@@ -1,0 +1,45 @@
+"""``python -m app.lab``: docs/RESULTS.md from the measured files, between its marks; what stands outside them is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.lab import STUDIES
+from app.lab.study import Study, load_study, where
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS, MEASURED = ROOT / "docs" / "RESULTS.md", ROOT / "assets" / "bench"
+START, END = "<!-- measured: python -m app.lab -->", "<!-- end of measured -->"
+
+
+def results(folder: Path = MEASURED, studies: Sequence[Study] = STUDIES) -> str:
+    """Every study that has a result in ``folder``, as markdown: question, where, readings, table, command."""
+    parts = []
+    for study in studies:
+        result = load_study(study, folder)
+        if result is None:
+            continue
+        columns, rows = study.table(result)
+        lines = [f"## {study.title}", "", f"{study.question} {where(result)}", ""]
+        lines += [*(f"- {line}" for line in study.read(result)), ""]
+        lines += [_row(columns), _row(["---", *["---:"] * (len(columns) - 1)]), *map(_row, rows)]
+        parts.append("\n".join([*lines, "", f"`{study.command}`"]))
+    return "\n\n".join(parts)
+
+
+def _row(cells: Sequence) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def written(text: str, folder: Path = MEASURED) -> str:
+    """``text`` with the part between the marks measured anew. Raises ValueError where it has no marks."""
+    before, opened, rest = text.partition(START)
+    _, closed, after = rest.partition(END)
+    if not (opened and closed):
+        raise ValueError("the place of what was measured is not marked")
+    return f"{before}{START}\n\n{results(folder)}\n\n{END}{after}"
+
+
+if __name__ == "__main__":
+    RESULTS.write_text(written(RESULTS.read_text("utf-8")), "utf-8")
