@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.lab import __main__ as results
 from app.lab import STUDIES
+from app.lab import __main__ as results
 
 
 def test_the_committed_text_is_that_of_the_committed_files():
