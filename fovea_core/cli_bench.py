@@ -65,6 +65,19 @@ _policies("fig4", "How many entries a read keeps: fixed numbers against the cumu
 _policies("fig6", "How deep in the draft tree states may read.")
 
 
+@bench_app.command("questions")
+def bench_questions(
+    context: typer.Context,
+    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Seeds of the pictures, B not included.")] = None,
+    as_json: JsonFile = None,
+) -> None:
+    """Put every short question of drawn pictures to the embedded target: how many are right, by what was asked."""
+    from fovea_core.bench.questions import SEEDS, print_questions
+    from fovea_core.bench.questions import bench_questions as measure
+
+    _measure(context, measure, print_questions, seeds, SEEDS, as_json)
+
+
 @bench_app.command("page")
 def bench_page(
     context: typer.Context,

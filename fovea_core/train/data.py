@@ -19,6 +19,7 @@ from tqdm import tqdm
 from fovea_core.targets.geometry import Letterbox, letterbox
 from fovea_core.worksite import make_picture, words
 from fovea_core.worksite.base import Picture
+from fovea_core.worksite.suggesting import questions_of
 
 NOUNS = (*words.JUMPSUITS, *words.HEADWEAR, *words.TOOLS, *words.OBJECTS, "bar", "other")
 COLOURS = tuple(words.COLOURS)
@@ -54,11 +55,13 @@ def cell_labels(picture: Picture, place: Letterbox, cells: int) -> np.ndarray:
 
 
 def draw(seed: int, size: int = 224, cells: int = 14, scale: float = 0.5) -> tuple[np.ndarray, np.ndarray, np.ndarray, list]:
-    """One training picture: pixels (size, size, 3), valid (cells, cells), labels (3, cells, cells), its questions."""
+    """One training picture: pixels (size, size, 3), valid (cells, cells), labels (3, cells, cells), its questions,
+    every short one among them."""
     cv2.setNumThreads(1)
     picture = make_picture(kind_of(seed), seed, scale=scale)
     pixels, place = letterbox(picture.rgb, size)
-    questions = [(q.question, q.answer, q.type) for q in picture.questions]
+    kept = [q for q in picture.questions if q.type != "short"] + questions_of(picture.kind, picture.spec)[1]
+    questions = [(q.question, q.answer, q.type) for q in kept]
     return pixels, place.valid(cells), cell_labels(picture, place, cells), questions
 
 

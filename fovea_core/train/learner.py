@@ -13,6 +13,7 @@ from transformers import LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 
 from fovea_core.train.data import COLOURS, MARKS, NOUNS, Sample
 from fovea_core.train.tokenizer import ANSWER, ASK, BOS, EOS, IMAGE, PAD
+from fovea_core.worksite.naming import looks_up
 
 IMAGE_SIZE, PATCH = 224, 16
 CELLS = IMAGE_SIZE // PATCH
@@ -45,14 +46,16 @@ class TargetRecipe:
     long_questions: int = 2
     short_questions: int = 6
     short_weight: float = 2.0
+    lookup_share: float = 0.0
     text_tokens: int = 176
     shares: dict = field(default_factory=lambda: {"scene": 0.4, "text": 0.25, "chart": 0.35})
     seed: int = 0
 
     def onward(self) -> TargetRecipe:
-        """The recipe for weights that are trained already: no tower-first phase, a lower rate, a longer decay, and a third of
-        the pictures with short questions only (beside long ones few of them fit, and they stayed behind)."""
-        return replace(self, tower_samples=0, muon_lr=4e-3, decay_share=0.6, least_long=0, short_questions=8)
+        """The recipe for weights that are trained already: no tower-first phase, a lower rate, a longer decay; a quarter of the
+        pictures bring only questions that look something up, and a third of the others only short ones (beside long ones few
+        of them fit, and they stayed behind)."""
+        return replace(self, tower_samples=0, muon_lr=4e-3, decay_share=0.6, least_long=0, short_questions=8, lookup_share=0.25)
 
 
 def build_target(recipe: TargetRecipe, vocabulary: int) -> LlavaForConditionalGeneration:
@@ -116,7 +119,11 @@ class Batch:
 
 
 def pick_questions(sample: Sample, recipe: TargetRecipe, rng: np.random.Generator) -> list[tuple[str, str]]:
-    """A random few of a picture's questions: ``least_long`` to ``long_questions`` long ones, then others."""
+    """A random few of a picture's questions: ``least_long`` to ``long_questions`` long ones, then others; in ``lookup_share``
+    of the pictures instead all that look something up (worksite/naming.py), as far as they fit."""
+    lookups = [(q, a) for q, a, t in sample.questions if t == "short" and looks_up(q)]
+    if rng.random() < recipe.lookup_share and lookups:
+        return [lookups[i] for i in rng.permutation(len(lookups))]
     chosen = []
     for long, most in ((True, rng.integers(recipe.least_long, recipe.long_questions + 1)), (False, recipe.short_questions)):
         pool = [(q, a) for q, a, t in sample.questions if (t == "long") is long]
