@@ -24,6 +24,7 @@
       Object.assign(this, { root, on, run: null, at: 0, answers: {}, name: null, leave: null, drawn: [[], "none"] });
       this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
       this.stage = new Stage({ change: () => this.redraw(), patch: (entries) => this.pickPatch?.(entries), trouble: (text) => this.trouble(text) });
+      this.stage.perStep = true; // one map at a time is shown, so each may use all colours
       this._build();
       this._restoreKept();
       root.addEventListener("keydown", (event) => this._key(event));
@@ -222,10 +223,16 @@
       this.back = lessonButton("‹ Back", () => this.go(this.at - 1));
       this.next = lessonButton("Next ›", () => this.go(this.at + 1), true);
       this.nav = h("nav", { class: "fl-nav", "aria-label": "Steps of the lesson" }, this.back, h("ol", { class: "fl-dots" }, ...this.dots.map((dot) => h("li", null, dot))), this.next);
-      root.replaceChildren(h("header", { class: "fl-top" }, h("p", { class: "fv-hint" }, "Eight short steps on a recorded run; nothing is computed, every number was measured when it was recorded. Keys: ← →"), this.chooserBox, projector.button()), this.note, this.waiting, this.body, this.nav);
+      root.replaceChildren(h("header", { class: "fl-top" }, h("p", { class: "fv-hint" }, "Eight short steps on a recorded run; nothing is computed, every number was measured when it was recorded. Keys: ← →"), this.chooserBox, lessonButton("Start over", () => this._again()), projector.button()), this.note, this.waiting, this.body, this.nav);
       root.addEventListener("pointerdown", (event) => {
         if (!event.target.closest("button, input, select, label, [tabindex='0'], [data-key]")) root.focus({ preventScroll: true });
       });
+    }
+
+    /** From the first step, as if nothing had been answered. */
+    _again() {
+      this.answers = {};
+      if (this.run) this.go(0);
     }
 
     _restoreKept() {

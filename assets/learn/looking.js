@@ -57,7 +57,7 @@
       if (!reads.length) return { text: [...text, lesson.sorry("This run recorded no reads of the memory; choose another run above.")], figure: lesson.picture([], "plain"), act: h("div") };
       const most = reads[reads.length - 1].read.size, chart = massChart(most, share), said = h("p", { class: "fl-count", role: "status" }), figures = h("div");
       let at = lesson.number("many", 0, reads.length - 1, 0);
-      const frame = lesson.picture([], "plain");
+      const frame = lesson.picture([], "plain"), place = h("div");
       const draw = () => {
         const { word, read } = reads[at], { k_raw: raw } = read.event;
         lesson.picture([read], `many ${at}`);
@@ -65,8 +65,9 @@
         slider.value = at;
         slider.style.setProperty("--part", `${(100 * at) / Math.max(1, reads.length - 1)}%`);
         slider.setAttribute("aria-valuetext", `${label(word.text, 24)}: ${read.size} entries`);
-        said.replaceChildren("Before guessing ", quoted(word.text), `: ${plural(read.size, "entry", "entries")}`, raw > read.size ? ` (it would take ${raw}, but that is the upper bound)` : raw < read.size ? ` (${raw} would do, but that is the lower bound)` : "", ".");
-        figures.replaceChildren(facts([["K", `${read.size} of ${run.validCount}`, "retrieved entries of all valid ones"], ["captured mass", percent(read.event.captured), "of all mass"]]));
+        said.replaceChildren("Before guessing ", quoted(word.text), `: ${plural(read.size, "entry", "entries")}`, raw > read.size ? `, the most it may take (${raw} would be needed)` : raw < read.size ? `, the least it may take (${raw} would do)` : "", ".");
+        place.replaceChildren(beforeWord(run, word.index));
+        figures.replaceChildren(facts([["K", `${read.size} of ${run.validCount}`, "retrieved entries of all that the picture has"], ["captured mass", percent(read.event.captured), "of all mass"]]));
         lesson.keep("many", at);
       };
       const slider = h("input", { type: "range", class: "fv-range fv-scrub", min: 0, max: reads.length - 1, step: 1, "aria-label": "Words, from fewest to most entries", oninput: () => {
@@ -75,8 +76,8 @@
       } });
       draw();
       return {
-        text, figure: h("div", { class: "fl-pair" }, h("div", { class: "fl-stack" }, frame, lesson.stage.legend), chart.box),
-        act: h("div", null, h("p", { class: "fl-todo" }, "Move the slider from the word with the fewest entries to the one with the most. Each column adds one entry; at the dashed line it is enough."), slider, said, figures),
+        text, figure: h("div", { class: "fl-pair" }, h("div", { class: "fl-stack" }, frame, lesson.stage.legend, place), chart.box),
+        act: h("div", null, h("p", { class: "fl-todo" }, "Move the slider from the word with the fewest entries to the one with the most. Each column adds one entry; at the dashed line it is enough, unless the largest K comes first."), slider, said, figures),
       };
     },
   };
@@ -86,8 +87,8 @@
     build(lesson) {
       const { run, pair } = lesson;
       const text = [
-        para("The retrieved entries are blended into one vector, the ", term("readout"), ". From it and the drafter's state comes the ", term("correction"), ", which changes the scores of the next word; the ", term("gate"), ", a number from 0 to 1, says how much of it is let in."),
-        para("Only the scores of this one guess change. What the drafter has stored of the text, its ", term("cache"), ", is not touched, and the target never sees any of this."),
+        para("What does it do with the entries? It blends them into one, each by its mass: the ", term("readout"), ". From the readout and its own ", term("state"), ", the numbers that sum up the text so far, it computes a ", term("correction"), ", which makes some next words likelier and others less likely; the ", term("gate"), ", a number from 0 to 1, says how much of it is let in."),
+        para("Only this one guess changes. What the drafter keeps of the text for later guesses, its ", term("cache"), ", stays as it was, and the target never sees any of this."),
       ];
       if (!pair) return { text, figure: lesson.picture(lesson.word ? [lesson.word.read] : [], "correct"), act: h("div", null, lesson.sorry("Of this run there is no second recording without the memory to compare with; choose another run above."), gateOf(lesson.word?.read)) };
       const bars = guessBars(pair.rows, pair.target), said = h("p", { class: "fl-count", role: "status" }), figures = h("div");
@@ -121,7 +122,7 @@
   }
 
   const same = {
-    id: "same", title: "Why the answer cannot change", asks: true,
+    id: "same", title: "Does the answer change?", asks: true,
     build(lesson) {
       const { run, without } = lesson, result = h("div", { role: "status" }), lanes = h("div", { class: "fl-lanes" });
       let said = ["yes", "no"].includes(lesson.answer("same")) ? lesson.answer("same") : null;
@@ -134,7 +135,7 @@
       const draw = () => {
         buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(said === ["yes", "no"][i])));
         result.replaceChildren(...(said ? shown(run, without, said) : []));
-        lanes.replaceChildren(...(said ? lanesOf(run, without) : [lane("with the memory", forwards(run), Math.max(1, run.words.length - 1), `${plural(run.steps, "round")}, ${plural(run.words.length, "token")}`), h("p", { class: "fl-unknown", role: "img", "aria-label": "without the memory: not shown yet" }, "?")]));
+        lanes.replaceChildren(...(said ? lanesOf(run, without) : [lane("with the memory", forwards(run), Math.max(1, run.words.length - 1), tallest(run), note(run.steps, "round")), h("p", { class: "fl-unknown", role: "img", "aria-label": "without the memory: not shown yet" }, "?")]));
       };
       draw();
       return {
@@ -147,12 +148,16 @@
 
   const forwards = (run) => run.rounds.filter((round) => round.verdict).map(({ verdict: v }) => ({ accepted: v.accepted.length, all: v.emitted.length }));
 
+  const note = (count, what) => `${plural(count, what)} after the first token`;
+  /** Most tokens that one forward of any of these runs gave. */
+  const tallest = (...runs) => Math.max(1, ...runs.filter(Boolean).flatMap((run) => forwards(run).map(({ all }) => all)));
+
   function lanesOf(run, without) {
-    const plain = run.words.length - 1, most = Math.max(1, plain, run.steps, without ? without.steps : 0), note = (n, what) => `${plural(n, what)} after the first token`;
+    const plain = run.words.length - 1, most = Math.max(1, plain, run.steps, without ? without.steps : 0), high = tallest(run, without);
     return [
-      lane("with the memory", forwards(run), most, note(run.steps, "round")),
-      without ? lane("without the memory", forwards(without), most, note(without.steps, "round")) : null,
-      lane("plain decoding", Array.from({ length: plain }, () => ({ accepted: 0, all: 1 })), most, note(plain, "forward")),
+      lane("with the memory", forwards(run), most, high, note(run.steps, "round")),
+      without ? lane("without the memory", forwards(without), most, high, note(without.steps, "round")) : null,
+      lane("plain decoding", Array.from({ length: plain }, () => ({ accepted: 0, all: 1 })), most, high, note(plain, "forward")),
       laneMarks(),
     ].filter(Boolean);
   }
@@ -171,7 +176,7 @@
       para(right, recorded),
       para("The reason: every word that is kept is one the ", term("target"), " itself would have written. Drafter and memory only propose. Good proposals save forwards; bad ones cost time, never a word. This is called ", term("lossless"), "."),
       facts([
-        ["speedup, measured", plain ? `${plain.speedup.toFixed(2)}×` : null, plain ? (plain.speedup < 1 ? "slower than plain decoding here: drafting costs time too" : "against plain decoding of the same request") : null],
+        ["speedup, measured", plain ? `${plain.speedup.toFixed(2)}×` : null, plain ? (plain.speedup < 1 ? "slower than plain decoding here: drafting costs time too" : "with the memory, against plain decoding; less than the forwards saved, since drafting and reading the picture cost time too") : null],
         ["same text as plain decoding", plain ? (plain.same_ids ? "yes" : "no") : null, "compared token by token"],
       ]),
       para("That was the whole idea. Under ", term("Explain"), " you can watch it live on any drawn picture."),

@@ -80,9 +80,9 @@
     return { box, show };
   }
 
-  /** One line of target forwards, each as high as the tokens it gave; ``most`` forwards fill the width. */
-  function lane(name, counts, most, note) {
-    const high = Math.max(1, ...counts.map((count) => count.all)), box = s("svg", { class: "fl-lane", viewBox: `0 0 ${most} ${high}`, preserveAspectRatio: "none", role: "img", "aria-label": `${name}: ${note}` });
+  /** One line of target forwards, each as high as the tokens it gave: ``most`` forwards fill the width, ``high`` tokens the height. */
+  function lane(name, counts, most, high, note) {
+    const box = s("svg", { class: "fl-lane", viewBox: `0 0 ${most} ${high}`, preserveAspectRatio: "none", role: "img", "aria-label": `${name}: ${note}` });
     counts.forEach(({ accepted, all }, i) => {
       if (accepted) box.append(s("rect", { class: "fl-kept", x: i + 0.1, width: 0.8, y: high - accepted, height: accepted }));
       if (all > accepted) box.append(s("rect", { class: "fl-bonus", x: i + 0.1, width: 0.8, y: high - all, height: all - accepted }));

@@ -28,14 +28,15 @@
     return nodes.some((node) => node.status === "rejected" && parents.has(node.parent));
   }
 
-  /** The round to teach with: something accepted, beside a rejected sibling, few enough nodes to read, every one with a text,
-      a bonus token to end it; then the most accepted, the fewest nodes, the earliest. Null where nothing was drafted. */
+  /** The round to teach with: something accepted, beside a rejected sibling, or at least something rejected; few enough nodes to
+      read, every one with a text, a bonus token to end it; then the most accepted, the fewest nodes, the earliest. Null where
+      nothing was drafted. */
   function lessonRound(run) {
     const rounds = run.rounds.filter((round) => round.verdict && round.nodes.size > 0);
     return best(rounds, (round) => {
       const nodes = [...round.nodes.values()], v = round.verdict;
       return [
-        v.accepted.length > 0, hasRejectedSibling(nodes), nodes.length <= READABLE, nodes.every((node) => node.text.trim() !== ""),
+        v.accepted.length > 0, hasRejectedSibling(nodes), v.rejected.length > 0, nodes.length <= READABLE, nodes.every((node) => node.text.trim() !== ""),
         v.bonus != null && legible(v.bonus_text ?? ""), v.accepted.length, -nodes.length,
       ].map(Number);
     });

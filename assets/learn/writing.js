@@ -5,6 +5,8 @@
   const FOVEA = (window.FOVEA = window.FOVEA || {});
   const { h, say, para, term, plural, facts, tokensOf, beforeWord, lessonButton, milliseconds, keyOf, label, describe, Answer } = FOVEA;
   const PACE_MS = 60;
+  const ENDINGS = { one: "st", two: "nd", few: "rd", other: "th" }, PLACES = new Intl.PluralRules("en", { type: "ordinal" });
+  const ordinal = (number) => `${number}${ENDINGS[PLACES.select(number)]}`;
 
   /** Measured milliseconds of one target forward over one token, or null. */
   function oneForward(run) {
@@ -60,7 +62,7 @@
     build(lesson) {
       const { run, round } = lesson;
       const text = [
-        para("A second model, the ", term("drafter"), ", is much smaller and therefore fast. It guesses several tokens ahead. Where it is not sure it keeps more than one guess, so its guesses form a ", term("draft tree"), "."),
+        para("A second model, the ", term("drafter"), ", is much smaller: one more guess costs it a fraction of a target forward. It guesses several tokens ahead. Where it is not sure it may keep more than one guess, so that one of them is right more often; its guesses form a ", term("draft tree"), "."),
         para("The tree grows from the ", term("root"), ", the last word that is already certain. Each guess is a ", term("node"), "; the small number says how sure the drafter was, 1.0 being certain."),
       ];
       if (!round) return { text, ...lesson.noDrafts() };
@@ -82,7 +84,7 @@
       return {
         text, figure: h("div", { class: "fl-stack" }, lesson.picture([], "plain"), beforeWord(run, round.firstWord), tree),
         act: h("div", null, h("p", { class: "fl-todo" }, "Let the drafter guess, level by level."), h("div", { class: "fv-actions" }, more), count,
-          facts([["drafting this tree", milliseconds(v.draft_ms + v.select_ms), `${plural(round.nodes.size, "guess", "guesses")}, round ${round.step} of this run`]])),
+          facts([["drafting this tree", milliseconds(v.draft_ms + v.select_ms), `${plural(round.nodes.size, "guess", "guesses")}, the ${ordinal(round.step)} tree of this run`]])),
       };
     },
   };
@@ -108,6 +110,8 @@
         lesson.disable(look, shown);
         say(hint, shown ? "" : `${ticks.size} ticked.`);
         result.replaceChildren(...(shown ? verdict() : []));
+        boxes.hidden = shown;
+        for (const box of boxes.querySelectorAll("input")) box.checked = ticks.has(Number(box.value));
         lesson.keep("check", { ticks: [...ticks], shown });
       };
       const toggle = (key) => {
@@ -120,6 +124,7 @@
         shown = true;
         draw();
       }, true);
+      const boxes = h("div", { class: "fl-boxes", role: "group", "aria-label": "Guesses" }, ...nodes.map((node) => h("label", { class: "fv-check" }, h("input", { type: "checkbox", value: node.id, onchange: () => toggle(keyOf(node)) }), h("span", { dir: "auto" }, label(node.text, 18) || "∎"))));
       const verdict = () => {
         const right = nodes.filter((node) => ticks.has(node.id) === (node.status === "accepted")).length, v = round.verdict, one = oneForward(run);
         return [
@@ -133,7 +138,7 @@
       draw();
       return {
         text, figure: h("div", { class: "fl-stack" }, lesson.picture([], "plain"), beforeWord(run, round.firstWord), tree),
-        act: h("div", null, h("p", { class: "fl-todo" }, "Look at the picture and be the target: which of these drafted words survive? Tick them in the tree (with keys: ↑ ↓ and Enter), then check."), h("div", { class: "fv-actions" }, look), hint, result),
+        act: h("div", null, h("p", { class: "fl-todo" }, "Look at the picture and be the target: which of these drafted words survive? Tick them here or in the tree (with keys: ↑ ↓ and Enter), then check."), boxes, h("div", { class: "fv-actions" }, look), hint, result),
       };
     },
   };
@@ -143,7 +148,7 @@
     build(lesson) {
       const { run, round } = lesson;
       const text = [
-        para("The guesses that survive are the ", term("accepted path"), ". A ", term("rejected"), " guess is struck out; what hangs below it was never looked at. Where the path ends, the check has already told the target's own next word: it comes for free, as the ", term("bonus token"), ". So even a round without one good guess moves on by one word."),
+        para("The guesses that survive are the ", term("accepted path"), ". A ", term("rejected"), " guess is struck out, and whatever hangs below it falls with it, right or not. Where the path ends, the check has already told the target's own next word: it comes for free, as the ", term("bonus token"), ". So even a round without one good guess moves on by one word."),
         para("One draft and one check make a ", term("round"), ". The mean number of tokens a round gives, bonus included, is called ", term("tau"), "."),
       ];
       if (!run.steps) return { text, ...lesson.noDrafts() };
@@ -164,10 +169,10 @@
         slider.value = at;
         slider.style.setProperty("--part", `${(100 * (at - 1)) / Math.max(1, run.steps - 1)}%`);
         slider.setAttribute("aria-valuetext", `round ${at} of ${run.steps}`);
-        say(said, `Round ${at} of ${run.steps}: ${v.accepted.length} accepted + ${bonus} bonus = ${plural(v.emitted.length, "token")} for one target forward.`);
+        say(said, `Round ${at} of ${run.steps}: ${v.accepted.length} accepted + ${bonus} bonus = ${plural(v.emitted.length, "token")} for one target forward.${bonus ? "" : " The answer ends here, so no bonus."}`);
         tau.replaceChildren(facts([
           ["tau so far", sums.tau.toFixed(2), "tokens a round, bonus included"],
-          ["tokens after the first", String(sums.emitted), `from ${plural(at, "target forward")}`],
+          ["tokens after the first", String(sums.emitted), `from ${plural(at, "target forward")}; the first came from reading picture and question`],
         ]));
         lesson.disable(next, at >= run.steps);
         lesson.keep("keep", at);

@@ -111,6 +111,7 @@ def slow_round(events):
     wishes = [
         lambda number: bool(rounds.verdicts[number].accepted),
         sibling,
+        lambda number: bool(rounds.verdicts[number].rejected),
         lambda number: len(rounds.nodes[number]) <= 14,
         lambda number: all(node.text.strip() for node in rounds.nodes[number].values()),
         lambda number: (
@@ -373,7 +374,7 @@ def test_to_the_end_by_mouse_at_every_width(teach, lesson, width, scheme):
         assert page.evaluate("document.documentElement.scrollWidth") <= width, step
         small = page.evaluate(
             "[...document.querySelectorAll('.fl button, .fl select, .fl input')].filter((e) => e.offsetParent &&"
-            " e.getBoundingClientRect().height < 32).map((e) => e.outerHTML)"
+            " (e.closest('label') ?? e).getBoundingClientRect().height < 32).map((e) => e.outerHTML)"
         )
         assert small == [], step
         if step != "same":
@@ -405,6 +406,10 @@ def test_which_words_survive(teach, lesson):
         ticked += 1
     keys = page.evaluate("[...document.querySelectorAll('.fl-ticked')].map((g) => g.dataset.key)")
     assert len(keys) == ticked and page.inner_text(".fl-count") == f"{ticked} ticked."
+    first = page.locator(".fl-boxes input").all()
+    assert [box.is_checked() for box in first] == [True] * ticked + [False] * (len(nodes) - ticked)
+    first[0].click()
+    assert page.inner_text(".fl-count") == f"{ticked - 1} ticked."
     page.click(".fl-act .fl-main")
     ids = page.evaluate("learn.answer('check').ticks")
     right = sum((node in ids) == (node in verdict.accepted) for node in nodes)
@@ -414,6 +419,10 @@ def test_which_words_survive(teach, lesson):
     assert page.locator(".fl g.fv-accepted").count() == len(verdict.accepted)
     page.click(".fl g[data-key] >> nth=2")
     assert page.evaluate("learn.answer('check').ticks") == ids, "after the check ticks stay"
+    page.click("text=Start over")
+    assert step_of(page) == "cost"
+    goto(page, "check")
+    assert page.is_enabled(".fl-act .fl-main") and page.inner_text(".fl-count") == "0 ticked."
 
 
 def test_which_patch(teach, lesson):
@@ -457,6 +466,8 @@ def test_does_the_answer_change(teach, lesson):
         assert said.startswith(begins) and f"all {len(a.ids)} tokens are the same" in said
         assert f"{b.rounds} rounds instead of {a.rounds}" in said
     assert page.locator(".fl-lane").count() == 3
+    boxes = page.evaluate("[...document.querySelectorAll('.fl-lane')].map((lane) => lane.getAttribute('viewBox'))")
+    assert len(set(boxes)) == 1, "a block's height means the same in every lane"
     assert page.locator(".fl-lane >> nth=0").locator("rect.fl-kept").count() == sum(
         1 for event in events_of(lines) if event.kind == "round_verified" and event.accepted
     )
