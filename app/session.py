@@ -11,10 +11,11 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
+from app.asking import DRAFTERS
 from app.errands import Asked, Errand, ended, working
 from app.loaded import CancelledError, Loaded
 from app.ticket import ENDED, Ticket, Update
@@ -38,11 +39,17 @@ class Session:
     """The one engine of this process and the queue in front of it.
 
     ``load`` makes the first engine; it is called once, by ``start`` or by the first request, on the engine's thread; ``change``
-    puts another in its place. ``watch`` is told of every event there, as soon as it is decided.
+    puts another in its place. ``watch`` is told of every event there, as soon as it is decided. ``offers``: the drafters that
+    go with a model, best first.
     """
 
-    def __init__(self, load: Callable[[], Engine], watch: Callable[[AnyEvent], None] | None = None) -> None:
-        self._model, self._watch = Loaded(load), watch
+    def __init__(
+        self,
+        load: Callable[[], Engine],
+        watch: Callable[[AnyEvent], None] | None = None,
+        offers: Callable[[str], Sequence[str]] = lambda model: DRAFTERS,
+    ) -> None:
+        self._model, self._watch, self._offers = Loaded(load), watch, offers
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._loading: Future[None] | None = None  # of the first load; it holds no engine, which could not be let go then
         self._guard = threading.Lock()
@@ -71,6 +78,11 @@ class Session:
     def model(self) -> str:
         """The name of the model that is loaded or being loaded."""
         return self._model.name
+
+    @property
+    def drafters(self) -> Sequence[str]:
+        """The drafters that go with that model, best first."""
+        return self._offers(self.model)
 
     def _at_hand(self, loading: Future) -> Engine:
         """The engine, on its thread. Raises why there is none."""
@@ -285,12 +297,12 @@ def _wait(news: queue.Queue, until: float) -> list:
     return items
 
 
-def sentence(error: Exception) -> str:
+def sentence(error: Exception, what: str = "The run broke off") -> str:
     """One sentence for a person; errors of settings, pictures, traces and models say it themselves."""
     text = " ".join(str(error).split())
     if isinstance(error, ValueError | OSError) and text:
         return text[:500]
-    return f"The run broke off ({type(error).__name__}); what came before it is kept, and you can run again."
+    return f"{what} ({type(error).__name__}); what came before it is kept, and you can run again."
 
 
 def log_events(path: str) -> Callable[[AnyEvent], None]:
