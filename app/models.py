@@ -166,4 +166,4 @@ class Models:
         return (Path(drafter).expanduser() / "fovea_drafter.json").is_file()
 
     def _label(self, drafter: str) -> str:
-        return f"{self.title(drafter)}, {'trained for it' if self._is_fovea(drafter) else 'a smaller one of its family'}"
+        return f"{self.title(drafter)}, {'trained for it' if self._is_fovea(drafter) else 'its sibling'}"

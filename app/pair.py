@@ -33,6 +33,7 @@ WAYS = {
     "plain": ("Plain decoding", "none", "none"),
 }
 SIDES = ("A", "B")
+POLICY_WAY = "or write a policy of the memory, such as topk-4, random-8, static-8"
 
 
 def way_of(drafter: str | None, policy: str | None, drafters: Sequence[str] = ()) -> str | None:

@@ -123,7 +123,7 @@ def test_drafters_are_offered_where_they_fit(models, stored, tmp_path):
     """The embedded model keeps its own; a sibling goes with its family, a trained drafter with its target, lookup with all."""
     assert models.offers(BUILTIN) == ("builtin", "blind", "lookup", "none") and models.trained(BUILTIN)
     assert models.offers(stored["large"]) == (stored["small"], "lookup", "none")
-    assert models.labelled(stored["large"])[0] == ("small, a smaller one of its family", stored["small"])
+    assert models.labelled(stored["large"])[0] == ("small, its sibling", stored["small"])
     assert models.offers(stored["other"]) == ("lookup", "none") and not models.trained(stored["other"])
     (tmp_path / CONFIG_NAME).write_text(json.dumps({"target_fingerprint": fingerprint(stored["other"])}))
     both = Models([stored["large"], stored["other"]], [stored["small"], str(tmp_path)], "cpu")

@@ -10,7 +10,7 @@ from app.asking import status
 from app.comparing import READY, Comparing, looked, takes
 from app.comparison import make_comparison
 from app.pages.explain import picture_box, shared_settings, thumbnail_card
-from app.pair import WAYS
+from app.pair import POLICY_WAY, WAYS
 from app.session import Session
 from app.widgets import make_examples, make_status
 from fovea_core.examples import Example
@@ -41,7 +41,7 @@ def build_compare(
                 ways,
                 value="blind",
                 label="B",
-                info="or write a policy of the memory, such as topk-4, random-8, static-8",
+                info=POLICY_WAY,
                 allow_custom_value=True,
                 elem_id="fx-compare-b",
             )

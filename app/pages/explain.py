@@ -52,7 +52,7 @@ def build_explain(session: Session, examples: Sequence[Example], models: Models 
     recorded = [example for example in examples if example.recorded]
     with gr.Row(elem_id="fx-columns"):
         with gr.Column(elem_id="fx-input"):
-            panel, shown = make_models(session, models) if models else (None, None)
+            chooser, shown = make_models(session, models) if models else (None, None)
             picture = picture_box(elem_id="fx-picture", height=230)
             panel, drawn = make_draw()
             question = gr.Textbox(
@@ -98,7 +98,7 @@ def build_explain(session: Session, examples: Sequence[Example], models: Models 
     picture.upload(look, [picture], [picture, suggestions, line], concurrency_id="draw", **quiet)
     if models:
         presses = [run.click, question.submit, *([gallery.rerun] if recorded else [])]
-        on.models = ModelPanel(panel, shown, [settings[0], settings[1], notice], presses, Choosing(session, models, note))
+        on.models = ModelPanel(chooser, shown, [settings[0], settings[1], notice], presses, Choosing(session, models, note))
     return on
 
 

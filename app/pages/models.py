@@ -12,6 +12,7 @@ import gradio as gr
 from app.errands import Asked
 from app.loaded import BUILTIN
 from app.models import Models
+from app.pair import POLICY_WAY, WAYS
 from app.session import Session, sentence
 from app.widgets import next_order
 
@@ -123,15 +124,14 @@ class Choosing:
 
 def ways_of(offered: list[tuple[str, str]], ours: bool, trained: bool) -> list[dict]:
     """The dropdowns A and B of 'Compare' for these drafters."""
-    from app.pair import WAYS
-
     if ours:
         ways, first, second = [(text, name) for name, (text, _, _) in WAYS.items()], "fovea", "blind"
     else:
         plain = {"lookup": "lookup", "none": "plain"}
         ways = [(WAYS[plain[name]][0] if name in plain else text, plain.get(name, name)) for text, name in offered]
         first, second = ways[0][1], ways[-1][1]
-    return [gr.update(choices=ways, value=value) for value in (first, second)]
+    a, b = ({"choices": ways, "value": value} for value in (first, second))
+    return [gr.update(**a), gr.update(**b, info=POLICY_WAY if trained else None)]
 
 
 def _said(asked: Asked, name: str) -> str:
@@ -163,5 +163,6 @@ class ModelPanel:
         self.panel.choose(self.on.choose, None, shows, **one, **quiet)
         self.panel.cancel(self.on.cancel, None, None, queue=False, **quiet)
         blocks.load(self.on.open, None, shows, queue=False, **quiet)
-        gr.on([*self.presses, *presses], self.on.follow, [self.shown], shows, queue=False, **quiet)
+        for press in (*self.presses, *presses):
+            press(self.on.follow, [self.shown], shows, queue=False, **quiet)
         blocks.unload(self.on.cancel)
