@@ -16,6 +16,7 @@ from rich.console import Console
 from fovea_core.cli_bench import bench_app, calibrate_outside
 from fovea_core.cli_doctor import DTYPE_HELP, doctor, targets
 from fovea_core.cli_export import export, gallery
+from fovea_core.cli_run_set import run_set
 from fovea_core.cli_train import train_drafter, train_target
 from fovea_core.request import Request, checked_question
 from fovea_core.settings import POLICIES, SettingsError, make_settings, parse_tree
@@ -196,6 +197,7 @@ def record_examples(context: typer.Context, device: Annotated[str, typer.Option(
 
 
 app.command()(export)
+app.command("run-set")(run_set)
 app.command()(doctor)
 app.command()(targets)
 app.command()(gallery)
