@@ -9,6 +9,20 @@ def main() -> None:
     parser.add_argument("--host", help="address to serve on; 0.0.0.0 lets other machines in (default: this machine only)")
     parser.add_argument("--port", type=int, help="port to serve on (default: the first free one from 7860)")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"], help="where the model runs")
+    parser.add_argument(
+        "--target",
+        action="append",
+        default=[],
+        metavar="T",
+        help="offer this model on the page, too: a folder, a hub id as it lies in this machine's cache, or 'known' for all "
+        "that `fovea_core targets` lists; may be given several times",
+    )
+    parser.add_argument(
+        "--drafter", action="append", default=[], metavar="D", help="offer this folder or hub id as drafter wherever it fits"
+    )
+    parser.add_argument(
+        "--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"], help="of the weights of these models"
+    )
     parser.add_argument("--offline", action="store_true", help="never ask the hub")
     parser.add_argument("--event-log", metavar="F", help="note in F when each event of a run was decided (for bench page)")
     arguments = parser.parse_args()
@@ -17,11 +31,19 @@ def main() -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
 
     from app.build import build_page, launch_page
+    from app.models import Models
     from app.session import Session, load_builtin, log_events
 
     watch = log_events(arguments.event_log) if arguments.event_log else None
-    session = Session(lambda: load_builtin(arguments.device), watch)
-    page = build_page(session)
+    models, offers = None, {}
+    if arguments.target:
+        try:
+            models = Models(arguments.target, arguments.drafter, arguments.device, arguments.dtype)
+        except ValueError as error:
+            parser.error(str(error))
+        offers = {"offers": models.offers}
+    session = Session(lambda: load_builtin(arguments.device), watch, **offers)
+    page = build_page(session, models=models)
     launch_page(page, arguments.host, arguments.port)
     try:
         session.start()

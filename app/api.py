@@ -43,7 +43,7 @@ _RUN = {
     "compare": (True, "boolean", "measure plain decoding of the same request afterwards"),
 }
 _WAYS = {
-    "drafter": ("builtin", "string", f"who drafts: {', '.join(DRAFTERS)}"),
+    "drafter": ("builtin", "string", f"who drafts: {', '.join(DRAFTERS)}; with another model what /models says"),
     "policy": ("fovea", "string", f"what the visual memory does: {', '.join(POLICIES)}"),
 }
 
@@ -78,7 +78,7 @@ class Endpoints:
         Example: client.submit(handle_file("hose.png"), "What does the worker hold?", api_name="/explain")
         """
         settings = (tree, max_new_tokens, temperature, top_p, seed, compare)
-        ticket = _checked(make_ticket, picture, question, drafter, policy, *settings)
+        ticket = _checked(make_ticket, picture, question, drafter, policy, *settings, **self._model())
         for update in self._run(ticket, request):
             yield update.lines
 
@@ -111,7 +111,8 @@ class Endpoints:
         """
         ways = {"a": (drafter_a, policy_a), "b": (drafter_b, policy_b)}
         settings = (tree, max_new_tokens, temperature, top_p, seed, compare)
-        tickets = {name: _checked(make_ticket, picture, question, *way, *settings) for name, way in ways.items()}
+        model = self._model()
+        tickets = {name: _checked(make_ticket, picture, question, *way, *settings, **model) for name, way in ways.items()}
         found = {}
         for name, ticket in tickets.items():
             for update in self._run(ticket, request):
@@ -163,12 +164,16 @@ class Endpoints:
         trees = {name: shape or "by measured cost" for name, shape in TREES.items()}
         return {
             "target": target,
-            "drafters": list(DRAFTERS),
+            "drafters": list(self.session.drafters),
             "policies": list(POLICIES),
             "trees": trees,
             "palettes": list(PALETTES),
             "limits": limits,
         }
+
+    def _model(self) -> dict[str, Any]:
+        """What a request is pinned to: the model that is loaded now, and its drafters."""
+        return {"target": self.session.model, "drafters": self.session.drafters}
 
     def _run(self, ticket: Ticket, request: gr.Request | None) -> Iterator[Update]:
         """The updates of one run. It has a name of its own: a client may have several, and the page may be open beside."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from app.ticket import Ticket, Update
 from app.widgets import next_order
 from fovea_core.pictures import PictureError, data_url, open_picture
@@ -16,7 +18,7 @@ TREES = {
     "paper": f"{PAPER_SHAPE.depth},{PAPER_SHAPE.width},{PAPER_SHAPE.nodes}",
     "chain": "6,1,7",
 }
-#: The drafters that the page offers.
+#: The drafters that the page offers with the embedded model.
 DRAFTERS = ("builtin", "blind", "lookup", "none")
 #: Smallest and largest value that page and API take.
 LIMITS = {"max_new_tokens": (1, 512), "temperature": (0, 2), "top_p": (0.05, 1)}
@@ -39,8 +41,13 @@ def make_ticket(
     top_p: float,
     seed: float,
     compare: bool,
+    target: str | None = None,
+    drafters: Sequence[str] = DRAFTERS,
 ) -> Ticket:
-    """Check everything before any model work. Raises PictureError or SettingsError with one sentence."""
+    """Check everything before any model work. Raises PictureError or SettingsError with one sentence.
+
+    target: the model that is meant, None = any; drafters: those that go with it.
+    """
     if question is not None and not isinstance(question, str):
         raise SettingsError("The question must be text.")
     question = checked_question(question)
@@ -56,10 +63,10 @@ def make_ticket(
     for name, (low, high) in LIMITS.items():
         if not low <= numbers[name] <= high:
             raise SettingsError(f"{name} {numbers[name]} is not possible: {low} to {high} here.")
-    if not isinstance(drafter, str) or drafter not in DRAFTERS:
-        raise SettingsError(f"This drafter is not possible: choose one of {', '.join(DRAFTERS)}.")
+    if not isinstance(drafter, str) or drafter not in drafters:
+        raise SettingsError(f"This drafter is not possible: choose one of {', '.join(drafters)}.")
     rgb = open_picture(path).rgb
-    return Ticket(Request(rgb, question, settings, drafter), Header(data_url(rgb)), bool(compare))
+    return Ticket(Request(rgb, question, settings, drafter), Header(data_url(rgb)), bool(compare), target=target)
 
 
 def _whole(value: float) -> float | int:
@@ -67,7 +74,7 @@ def _whole(value: float) -> float | int:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def recorded_settings(started: RunStarted) -> list:
+def recorded_settings(started: RunStarted, drafters: Sequence[str] = DRAFTERS) -> list:
     """What a trace says of the values of ``make_ticket`` from ``drafter`` to ``seed``; None where the page cannot set it.
 
     The trace may be a stranger's: each value is checked as one that a person set would be.
@@ -76,7 +83,7 @@ def recorded_settings(started: RunStarted) -> list:
     tree = f"{shape.depth},{shape.width},{shape.nodes}" if shape else None
     named = {text: name for name, text in TREES.items()}
     policy, *numbers = (_known(started, name) for name in ("policy", "max_new_tokens", "temperature", "top_p", "seed"))
-    return [drafter if drafter in DRAFTERS else None, policy, named.get(tree, tree), *numbers]
+    return [drafter if drafter in drafters else None, policy, named.get(tree, tree), *numbers]
 
 
 def _known(started: RunStarted, name: str):

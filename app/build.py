@@ -10,6 +10,7 @@ from starlette.middleware import Middleware
 from app.api import add_api
 from app.charts import plotly_js
 from app.guard import CLEANED_EVERY_S, KEPT_NOTE, KEPT_S, MOST_CLIENTS, Guard
+from app.models import Models
 from app.pages.compare import build_compare
 from app.pages.explain import build_explain
 from app.pages.lab import build_lab, measured
@@ -28,16 +29,17 @@ HEAD = (
 _HEAD_JS = "element.querySelector('.fx-tour').addEventListener('click', () => trigger('tour'));"
 
 
-def build_page(session: Session, examples: Sequence[Example] | None = None) -> gr.Blocks:
-    """The page on top of ``session``; ``examples`` None takes the recorded ones of the repository."""
+def build_page(session: Session, examples: Sequence[Example] | None = None, models: Models | None = None) -> gr.Blocks:
+    """The page on top of ``session``; ``examples`` None takes the recorded ones of the repository; ``models``: what else than
+    the embedded model may be loaded, None = nothing."""
     examples = load_examples() if examples is None else examples
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(CLEANED_EVERY_S, KEPT_S)) as blocks:
         head = gr.HTML(html_template=HEAD, js_on_load=_HEAD_JS)
         with gr.Tabs(elem_id="fx-tabs") as tabs:
             with gr.Tab("Explain", id="explain"):
-                on = build_explain(session, examples)
+                on = build_explain(session, examples, models)
             with gr.Tab("Compare", id="compare"):
-                pair = build_compare(session, examples, on.asked[:-1])
+                pair = build_compare(session, examples, on.asked[:-1], on.models.shown if on.models else None)
             if found := measured(ASSETS / "bench"):
                 with gr.Tab("Lab", id="lab"):
                     build_lab(found)
@@ -46,6 +48,8 @@ def build_page(session: Session, examples: Sequence[Example] | None = None) -> g
         open_tour = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
         head.tour(lambda: gr.Tabs(selected="learn"), None, [tabs], **open_tour)
         gr.HTML(KEPT_NOTE, elem_id="fx-kept")
+        if on.models:
+            on.models.wire(blocks, pair.ways, pair.presses)
         blocks.unload(on.leave)
         blocks.unload(pair.leave)
         add_api(session)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import gradio as gr
 
-from app.asking import recorded_settings, status
+from app.asking import DRAFTERS, recorded_settings, status
 from app.comparison import shown_sides
 from app.handlers import look
 from app.pair import SIDES, make_pair, pair_status, way_of
-from app.session import Session, sentence
+from app.session import CHANGED, Session, sentence
 from fovea_core.examples import Example
 from fovea_core.lesson import read_without
 from fovea_core.pictures import open_picture
@@ -21,13 +21,20 @@ from fovea_core.trace.record import Trace, read
 READY = "Two ways to answer one question: the text is the same, the work is not. Open an example, or bring a picture."
 #: Settings that both sides share, in the order of pair.make_pair.
 SHARED = 5
+#: How many values ``make_pair`` takes from the page.
+ASKED = 4 + SHARED
 
 
 class Comparing:
-    """The listeners of 'Compare'. A client's two runs stand beside its run on 'Explain': both may wait in the queue."""
+    """The listeners of 'Compare'. A client's two runs stand beside its run on 'Explain': both may wait in the queue.
+
+    ``ways``: the components A and B; ``presses``: the events that ask.
+    """
 
     def __init__(self, session: Session, examples: list[Example]) -> None:
         self.session, self.examples = session, examples
+        self.ways: list[gr.components.Component] = []
+        self.presses: list = []
 
     @staticmethod
     def who(request: gr.Request) -> str:
@@ -35,12 +42,16 @@ class Comparing:
         return f"{request.session_hash} compare"
 
     def accept(self, request: gr.Request, *values) -> dict:
-        """Compare was pressed: check (picture, question, A, B, *settings) and keep a ticket, or say what is missing."""
+        """Compare was pressed: check (picture, question, A, B, *settings and, on a page with several models, the one it is set
+        for) and keep a ticket, or say what is missing."""
+        session = self.session
+        if values[ASKED:] not in ((), (session.model,)):
+            return status(CHANGED, "trouble")
         try:
-            self.session.accept(self.who(request), make_pair(*values))
+            session.accept(self.who(request), make_pair(*values[:ASKED], session.model, session.drafters))
         except Exception as error:
             return status(sentence(error), "trouble")
-        return status("Waiting for the model …" if self.session.ready else "Loading the model …", "busy")
+        return status("Waiting for the model …" if session.ready else "Loading the model …", "busy")
 
     def answer(self, request: gr.Request) -> Iterator[tuple[dict, dict]]:
         """Run both, if there is a ticket, and stream lines and status."""
@@ -69,12 +80,13 @@ class Comparing:
             return [*[gr.skip()] * 5, status(sentence(error), "trouble"), *[gr.skip()] * SHARED]
         self.leave(request)
         started = fold(trace.events).started
-        drafter, policy, *shared = recorded_settings(started)
+        drafters = self.session.drafters
+        drafter, policy, *shared = recorded_settings(started, drafters)
         said, b = "A is a recorded run, no model needed.", None
         if without is not None:
-            b = way_of(*recorded_settings(fold(without.events).started)[:2])
+            b = way_of(*recorded_settings(fold(without.events).started, drafters)[:2], drafters)
             said = "Two recorded runs, no model needed: B is the same request with the memory switched off."
-        values = [gr.skip() if value is None else value for value in (way_of(drafter, policy), b, *shared)]
+        values = [gr.skip() if value is None else value for value in (way_of(drafter, policy, drafters), b, *shared)]
         shown = shown_sides(lines_of(trace), [] if without is None else lines_of(without))
         said = status(f"{said} Compare answers both ways live and times them on this machine.")
         return [str(example.picture), started.question, *values[:2], shown, said, *values[2:]]
@@ -111,11 +123,18 @@ def looked(path: str | None) -> tuple:
     return picture, said
 
 
-def take(path: str | None, question: str | None, drafter: str, policy: str, *shared) -> list:
+def takes(session: Session) -> Callable[..., list]:
+    """``take`` with the drafters of the session's model."""
+    return lambda *values: take(*values, drafters=session.drafters)
+
+
+def take(
+    path: str | None, question: str | None, drafter: str, policy: str, *shared, drafters: Sequence[str] = DRAFTERS
+) -> list:
     """What 'Explain' shows and asks, for this page: picture, question, A, settings, status."""
     if not path and not (question or "").strip():
         return [gr.skip()] * (3 + SHARED) + [status("'Explain' shows no picture and no question yet.", "trouble")]
-    return [path, question, way_of(drafter, policy) or gr.skip(), *shared, status("Taken from 'Explain'.")]
+    return [path, question, way_of(drafter, policy, drafters) or gr.skip(), *shared, status("Taken from 'Explain'.")]
 
 
 def lines_of(trace: Trace) -> list[str]:

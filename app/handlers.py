@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import gradio as gr
 from PIL import Image
 
-from app.asking import finished_text, make_ticket, recorded_settings, status, status_of
+from app.asking import DRAFTERS, finished_text, make_ticket, recorded_settings, status, status_of
 from app.charts import charts_of
+from app.loaded import BUILTIN
 from app.player import shown_lines
-from app.session import Session, sentence
+from app.session import CHANGED, Session, sentence
 from app.ticket import ENDED
 from fovea_core.examples import Example
 from fovea_core.pictures import open_picture
@@ -18,9 +20,14 @@ from fovea_core.trace.codec import TraceError, encode_header
 from fovea_core.trace.fold import fold
 from fovea_core.trace.record import Trace, read
 
+if TYPE_CHECKING:
+    from app.pages.models import ModelPanel
+
 READY = "Take an example, draw a picture or bring one, and ask."
 #: How many values ``recorded_settings`` gives.
 SETTINGS = 7
+#: How many values ``make_ticket`` takes from the page.
+ASKED = 10
 #: Where player and status line stand among the values of ``shown``.
 PLAYER, LINE = 3, 4
 
@@ -28,20 +35,27 @@ PLAYER, LINE = 3, 4
 class Handlers:
     """The listeners that need the session. A client is known by Gradio's session hash.
 
-    ``asked``: the components of picture, question and settings, in the order of asking.make_ticket.
+    ``asked``: the components of picture, question and settings, in the order of asking.make_ticket. ``models``: the panel that
+    chooses between models, where there are several.
     """
 
     def __init__(self, session: Session, examples: list[Example]) -> None:
         self.session, self.examples = session, examples
         self.asked: list[gr.components.Component] = []
+        self.models: ModelPanel | None = None
 
     def accept(self, request: gr.Request, *values) -> dict:
-        """Run was pressed: check (picture, question, *settings) and keep a ticket, or say what is missing."""
+        """Run was pressed: check (picture, question, *settings and, on a page with several models, the one it is set for) and
+        keep a ticket, or say what is missing."""
+        session = self.session
+        if values[ASKED:] not in ((), (session.model,)):
+            return status(CHANGED, "trouble")
         try:
-            self.session.accept(request.session_hash, make_ticket(*values))
+            ticket = make_ticket(*values[:ASKED], target=session.model, drafters=session.drafters)
+            session.accept(request.session_hash, ticket)
         except Exception as error:
             return status(sentence(error), "trouble")
-        return status("Waiting for the model …" if self.session.ready else "Loading the model …", "busy")
+        return status("Waiting for the model …" if session.ready else "Loading the model …", "busy")
 
     def answer(self, request: gr.Request) -> Iterator[tuple[dict, dict]]:
         """Run the ticket, if there is one, and stream its lines and status."""
@@ -71,7 +85,7 @@ class Handlers:
 
     def rerun(self, event: gr.EventData, request: gr.Request, *current) -> list:
         """A recorded example is to run again: bring its picture, question and settings, and keep a ticket for it. ``current``:
-        the page's settings, which hold where the recording says nothing."""
+        the page's settings, which hold where the recording says nothing, and what follows them in ``accept``."""
         values = self.open(event, request)
         path, question, _, _, said, *recorded = values
         if said["state"] == "trouble":
@@ -94,7 +108,8 @@ class Handlers:
             if type(index) is not int or not 0 <= index < len(self.examples):
                 raise TraceError("There is no such example.")
             example = self.examples[index]
-            return shown(read(example.trace), str(example.picture), ours=True, name=example.name)
+            ours = self.session.model == BUILTIN
+            return shown(read(example.trace), str(example.picture), ours, example.name, self.session.drafters)
         except Exception as error:
             return refused(sentence(error), shown_lines(None))
 
@@ -109,7 +124,7 @@ class Handlers:
             trace = read(path)
             picture = open_picture(trace.header.picture_bytes()).rgb
             self.session.forget(request.session_hash)  # first: what is shown must be newer than all that the run showed
-            return shown(trace, picture, ours=False)
+            return shown(trace, picture, ours=False, drafters=self.session.drafters)
         except Exception as error:
             return refused(sentence(error))
 
@@ -120,14 +135,21 @@ def refused(said: str, player: dict | None = None) -> list:
     return [gr.skip(), gr.skip(), gr.skip(), kept, status(said, "trouble"), *[gr.skip()] * SETTINGS]
 
 
-def shown(trace: Trace, picture: str | Image.Image, ours: bool, name: str | None = None) -> list:
+def shown(
+    trace: Trace,
+    picture: str | Image.Image,
+    ours: bool,
+    name: str | None = None,
+    drafters: Sequence[str] = DRAFTERS,
+) -> list:
     """Values of picture, question, suggestions, player, status and settings for a recorded run.
 
-    ``ours``: an example of this repository, recorded from this very picture with the embedded model; ``name``: its name.
+    ``ours``: an example of this repository, recorded from this very picture with the model that is loaded; ``name``: its
+    name; drafters: those that can be set.
     """
     summary = fold(trace.events)
     started = summary.started
-    settings = recorded_settings(started)
+    settings = recorded_settings(started, drafters)
     same = ours and None not in settings and started.settings.get("depth_limit") is None
     run = "Run repeats it live." if same else "Run asks the same question again with the settings below."
     said = f"A recorded run, no model needed. {finished_text(summary)} {run}"

@@ -6,11 +6,11 @@ The runs take their turn in the session's queue as one ticket: A, then B, then t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.asking import Status, make_ticket, status
+from app.asking import DRAFTERS, Status, make_ticket, status
 from app.ticket import Board, Ticket
 from fovea_core.request import Request
 from fovea_core.settings import SettingsError, make_settings
@@ -33,21 +33,28 @@ WAYS = {
     "plain": ("Plain decoding", "none", "none"),
 }
 SIDES = ("A", "B")
+POLICY_WAY = "or write a policy of the memory, such as topk-4, random-8, static-8"
 
 
-def way_of(drafter: str | None, policy: str | None) -> str | None:
-    """The way with this drafter and policy; None where there is none. Only the trained drafter has a policy."""
+def way_of(drafter: str | None, policy: str | None, drafters: Sequence[str] = ()) -> str | None:
+    """The way with this drafter and policy; None where there is none. Only the trained drafter has a policy. drafters: those of
+    the loaded model, each of which is a way of its own where no way is made of it."""
     for name, (_, of_drafter, of_policy) in WAYS.items():
         if drafter == of_drafter and (policy == of_policy or drafter != "builtin"):
             return name
-    return policy if drafter == "builtin" else None
+    return policy if drafter == "builtin" else drafter if drafter in drafters else None
 
 
-def drafter_of(way: str | None) -> tuple[str, str]:
-    """Drafter and policy of a way; whether a policy of another name exists is for the settings to say. Raises SettingsError."""
+def drafter_of(way: str | None, drafters: Sequence[str] = ("builtin",)) -> tuple[str, str]:
+    """Drafter and policy of a way; whether a policy of another name exists is for the settings to say. Raises SettingsError.
+
+    drafters: those of the loaded model, best first; each is a way of its own, and the best one goes with a policy's name.
+    """
     if not isinstance(way, str) or not way:
         raise SettingsError("Please choose A and B.")
-    return WAYS[way][1:] if way in WAYS else ("builtin", way)
+    if way in WAYS:
+        return WAYS[way][1:]
+    return (way, "fovea") if way in drafters else (drafters[0], way)
 
 
 @dataclass(eq=False)
@@ -135,14 +142,19 @@ def make_pair(
     temperature: float,
     top_p: float,
     seed: float,
+    target: str | None = None,
+    drafters: Sequence[str] = DRAFTERS,
 ) -> PairTicket:
     """Check everything before any model work. Raises PictureError or SettingsError with one sentence."""
-    (drafter, policy), (other, others) = drafter_of(a), drafter_of(b)
+    (drafter, policy), (other, others) = drafter_of(a, drafters), drafter_of(b, drafters)
     make_settings(policy=others)
-    first = make_ticket(path, question, drafter, policy, tree, max_new_tokens, temperature, top_p, seed, True)
+    numbers = (tree, max_new_tokens, temperature, top_p, seed, True, target, drafters)
+    if other not in drafters:
+        make_ticket(path, question, other, others, *numbers)  # says so
+    first = make_ticket(path, question, drafter, policy, *numbers)
     asked = first.request
     second = Request(asked.image, asked.question, asked.settings.model_copy(update={"policy": others}), other)
-    return PairTicket(asked, first.header, True, second=second)
+    return PairTicket(asked, first.header, True, target=target, second=second)
 
 
 def pair_status(update: PairUpdate) -> Status:

@@ -11,13 +11,16 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from app.asking import DRAFTERS
+from app.errands import Asked, Errand, ended, working
+from app.loaded import CancelledError, Loaded
 from app.ticket import ENDED, Ticket, Update
 from app.widgets import next_order
+from fovea_core.shortage import spared
 
 if TYPE_CHECKING:
     from fovea_core.engine import Engine
@@ -29,60 +32,63 @@ UPDATES_PER_SECOND = 20
 HEARTBEAT_S = 0.5
 #: Requests kept whose run nobody has begun yet; each holds a picture, so that more would be a way to fill the memory.
 MOST_KEPT = 16
-
-
-@dataclass(eq=False)
-class Errand:
-    """Something a person wants of the engine beside a run."""
-
-    stop: threading.Event = field(default_factory=threading.Event)
-    begun: bool = False
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Where an errand is: loading, waiting (behind ``ahead`` others), working, then done (with ``result``), stopped or trouble
-    (with the ``error``)."""
-
-    phase: str
-    ahead: int = 0
-    result: object = None
-    error: Exception | None = None
+CHANGED = "Another model was loaded meanwhile, here or in another tab: look at what is set for it and press Run again."
 
 
 class Session:
     """The one engine of this process and the queue in front of it.
 
-    ``load`` makes the engine; it is called once, by ``start`` or by the first request, on the engine's thread. ``watch``
-    is told of every event there, as soon as it is decided.
+    ``load`` makes the first engine; it is called once, by ``start`` or by the first request, on the engine's thread; ``change``
+    puts another in its place. ``watch`` is told of every event there, as soon as it is decided. ``offers``: the drafters that
+    go with a model, best first.
     """
 
-    def __init__(self, load: Callable[[], Engine], watch: Callable[[AnyEvent], None] | None = None) -> None:
-        self._load, self._watch = load, watch
+    def __init__(
+        self,
+        load: Callable[[], Engine],
+        watch: Callable[[AnyEvent], None] | None = None,
+        offers: Callable[[str], Sequence[str]] = lambda model: DRAFTERS,
+    ) -> None:
+        self._model, self._watch, self._offers = Loaded(load), watch, offers
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
-        self._engine: Future[Engine] | None = None
+        self._loading: Future[None] | None = None  # of the first load; it holds no engine, which could not be let go then
         self._guard = threading.Lock()
         self._tickets: dict[str, Ticket] = {}
         self._errands: dict[str, Errand] = {}
         self._line: list[Ticket | Errand] = []
 
-    def start(self) -> Future[Engine]:
-        """Begin loading unless that has begun; the future holds the engine or why there is none."""
+    def start(self) -> Future[None]:
+        """Begin loading unless a model is there or on its way; the future ends when it is there, or says why there is none."""
         with self._guard:
-            failed = self._engine is not None and self._engine.done() and self._engine.exception() is not None
-            if self._engine is None or failed:
-                self._engine = self._thread.submit(self._load)
-            return self._engine
+            if self._loading is None or (self._loading.done() and not self.ready):
+                self._loading = self._thread.submit(self._model.first)
+            return self._loading
 
     @property
     def ready(self) -> bool:
-        """True once the engine is loaded."""
-        return self._engine is not None and self._engine.done() and self._engine.exception() is None
+        """True once a model is loaded."""
+        return self._model.engine is not None
 
     @property
     def engine(self) -> Engine | None:
         """The loaded engine, to ask what it is; only the session's own thread runs it. None before it is there."""
-        return self._engine.result() if self.ready else None
+        return self._model.engine
+
+    @property
+    def model(self) -> str:
+        """The name of the model that is loaded or being loaded."""
+        return self._model.name
+
+    @property
+    def drafters(self) -> Sequence[str]:
+        """The drafters that go with that model, best first."""
+        return self._offers(self.model)
+
+    def _at_hand(self, loading: Future) -> Engine:
+        """The engine, on its thread. Raises why there is none."""
+        loading.result()
+        self._model.first()  # where it could not be brought back after another one
+        return self._model.engine
 
     def accept(self, who: str, ticket: Ticket) -> None:
         """Keep the request of client ``who`` until its turn comes; an earlier one of the same client is ended."""
@@ -115,19 +121,52 @@ class Session:
         ``who`` is ended, a run of theirs is not. Yields where it is, at least once a heartbeat; the last one is done, stopped
         (also where ``work`` returned None because ``stop`` said so) or trouble. Closing the generator ends the errand."""
         errand = Errand()
+
+        def run(loading: Future):
+            engine = self._at_hand(loading)
+            with engine.lock:
+                errand.begun = True
+                return None if errand.stop.is_set() else work(engine, errand.stop.is_set)
+
+        yield from self._follow(who, errand, run)
+
+    def change(
+        self, who: str, name: str, check: Callable[[], object], load: Callable[[Callable[[str], None]], Engine]
+    ) -> Iterator[Asked]:
+        """Load another model in its turn and let go of the one before. ``check()`` raises what is known to be wrong while that
+        is still there; ``load(step)`` makes the engine. Yields as ``ask`` does; whoever cancels gets the model before again."""
+        errand = Errand()
+
+        def run(loading: Future):
+            errand.begun = True
+            try:
+                errand.say("looking what is there")
+                check()
+                if errand.stop.is_set():
+                    return None
+                self._model.change(name, load, errand.say, errand.stop.is_set)
+            except CancelledError:
+                return None
+            return name
+
+        yield from self._follow(who, errand, run)
+
+    def _follow(self, who: str, errand: Errand, run: Callable[[Future], object]) -> Iterator[Asked]:
+        """Have the engine's thread do ``run(loading)`` in its turn and say where it is, see ``ask``."""
         self.cancel(who)
-        engine = self.start()
+        loading = self.start()
         with self._guard:
             self._errands[who] = errand
             self._line.append(errand)
-        answer = self._thread.submit(self._run_errand, errand, engine, work)
+        answer = self._thread.submit(self._run_errand, errand, loading, run)
         try:
             while not answer.done():
                 if errand.stop.is_set() and answer.cancel():
                     break
-                yield Asked("working" if errand.begun else "waiting" if engine.done() else "loading", self._ahead(errand))
+                waiting = Asked("waiting" if loading.done() else "loading", self._ahead(errand))
+                yield working(errand) if errand.begun else waiting
                 wait([answer], HEARTBEAT_S / 2)
-            yield _asked(answer)
+            yield ended(answer)
         finally:
             errand.stop.set()
             if answer.cancel() or answer.cancelled():
@@ -143,13 +182,10 @@ class Session:
         if errand:
             errand.stop.set()
 
-    def _run_errand(self, errand: Errand, loading: Future, work: Callable):
+    def _run_errand(self, errand: Errand, loading: Future, run: Callable[[Future], object]):
         """On the engine's thread."""
         try:
-            engine = loading.result()
-            with engine.lock:
-                errand.begun = True
-                return None if errand.stop.is_set() else work(engine, errand.stop.is_set)
+            return spared(lambda: run(loading))
         finally:
             self._leave(errand)
 
@@ -162,12 +198,12 @@ class Session:
                 return
             ticket.claimed = True
         news: queue.Queue = queue.Queue()
-        engine = self.start()
+        loading = self.start()
         with self._guard:
             self._line.append(ticket)
-        work = self._thread.submit(self._work, ticket, engine, news)
+        work = self._thread.submit(self._work, ticket, loading, news)
         try:
-            yield from self._updates(ticket, news, engine, work)
+            yield from self._updates(ticket, news, loading, work)
         finally:
             ticket.stop.set()
             if work.cancel():
@@ -176,9 +212,9 @@ class Session:
                 if self._tickets.get(who) is ticket:
                     del self._tickets[who]
 
-    def _updates(self, ticket: Ticket, news: queue.Queue, engine: Future, work: Future) -> Iterator[Update]:
+    def _updates(self, ticket: Ticket, news: queue.Queue, loading: Future, work: Future) -> Iterator[Update]:
         board = ticket.board()
-        phase, trouble, last = ("waiting" if engine.done() else "loading"), None, 0.0
+        phase, trouble, last = ("waiting" if loading.done() else "loading"), None, 0.0
         began, lasting = time.monotonic(), (phase, board.step)
         yield board.update(phase, ahead=self._ahead(ticket), order=next_order())
         while phase not in ENDED:
@@ -186,7 +222,7 @@ class Session:
             order = next_order()  # before asking: whoever forgets this run from here on shows something newer
             if ticket.gone:
                 return
-            if phase == "loading" and engine.done():
+            if phase == "loading" and loading.done():
                 phase = "waiting"
             if ticket.stop.is_set() and work.cancel():  # stopped before its turn came
                 self._leave(ticket)
@@ -225,27 +261,23 @@ class Session:
             if ticket.stop.is_set():
                 news.put("stopped")
                 return
-            ticket.work(loading.result(), lambda item: self._tell(news, item))
+            spared(lambda: self._serve(ticket, loading, news))
         except Exception as error:
             news.put(error)
         finally:
             self._leave(ticket)
+
+    def _serve(self, ticket: Ticket, loading: Future, news: queue.Queue) -> None:
+        engine = self._at_hand(loading)
+        if ticket.target is not None and ticket.target != self.model:
+            raise ValueError(CHANGED)
+        ticket.work(engine, lambda item: self._tell(news, item))
 
     def close(self) -> None:
         """End all runs and the engine's thread."""
         for who in [*self._tickets, *self._errands]:
             self.forget(who)
         self._thread.shutdown(wait=True, cancel_futures=True)
-
-
-def _asked(answer: Future) -> Asked:
-    """How an errand ended."""
-    if answer.cancelled():
-        return Asked("stopped")
-    error = answer.exception()
-    if error is not None:
-        return Asked("trouble", error=error)
-    return Asked("stopped") if answer.result() is None else Asked("done", result=answer.result())
 
 
 def _wait(news: queue.Queue, until: float) -> list:
@@ -265,12 +297,12 @@ def _wait(news: queue.Queue, until: float) -> list:
     return items
 
 
-def sentence(error: Exception) -> str:
+def sentence(error: Exception, what: str = "The run broke off") -> str:
     """One sentence for a person; errors of settings, pictures, traces and models say it themselves."""
     text = " ".join(str(error).split())
     if isinstance(error, ValueError | OSError) and text:
         return text[:500]
-    return f"The run broke off ({type(error).__name__}); what came before it is kept, and you can run again."
+    return f"{what} ({type(error).__name__}); what came before it is kept, and you can run again."
 
 
 def log_events(path: str) -> Callable[[AnyEvent], None]:

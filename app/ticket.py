@@ -22,7 +22,7 @@ ENDED = ("done", "stopped", "trouble")
 
 @dataclass(eq=False)
 class Ticket:
-    """One press of Run: its request, its wish to stop, and whose it is."""
+    """One press of Run: its request, its wish to stop, and whose it is. ``target``: the model it was meant for; None = any."""
 
     request: Request
     header: Header
@@ -30,6 +30,7 @@ class Ticket:
     stop: threading.Event = field(default_factory=threading.Event)
     gone: bool = False  # nobody looks at it any more
     claimed: bool = False  # its run has begun; it has only one
+    target: str | None = None
 
     def board(self) -> Board:
         """What the page is shown of this ticket, still without an event."""

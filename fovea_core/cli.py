@@ -14,11 +14,13 @@ import typer
 from rich.console import Console
 
 from fovea_core.cli_bench import bench_app, calibrate_outside
-from fovea_core.cli_doctor import doctor, targets
+from fovea_core.cli_doctor import DTYPE_HELP, doctor, targets
 from fovea_core.cli_export import export, gallery
+from fovea_core.cli_run_set import run_set
 from fovea_core.cli_train import train_drafter, train_target
 from fovea_core.request import Request, checked_question
 from fovea_core.settings import POLICIES, SettingsError, make_settings, parse_tree
+from fovea_core.shortage import eased
 from fovea_core.terminal import figures, plain, put_json, say, watch
 from fovea_core.trace.fold import fold, summary_json
 
@@ -43,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        say(console, _sentence(error))
+        say(console, _sentence(eased(error)))
         if os.environ.get("FOVEA_TRACEBACK"):
             raise
         return 2
@@ -86,6 +88,7 @@ def decode(
     seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
     trace: Annotated[Path | None, typer.Option(metavar="F", help="Record the run into F.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "auto",
     as_json: JsonFlag = False,
 ) -> None:
     """Answer a question about a picture, watch it being drafted and verified, compare with plain decoding."""
@@ -101,7 +104,7 @@ def decode(
     from fovea_core.engine import load_engine
     from fovea_core.trace.record import tee
 
-    engine = load_engine(target, device, say=lambda text: say(console, text))
+    engine = load_engine(target, device, say=lambda text: say(console, text), dtype=dtype)
     if engine.health is not None:
         say(console, engine.health.sentence)
     drafter = drafter or ("lookup" if engine.target.published else "builtin")
@@ -194,6 +197,7 @@ def record_examples(context: typer.Context, device: Annotated[str, typer.Option(
 
 
 app.command()(export)
+app.command("run-set")(run_set)
 app.command()(doctor)
 app.command()(targets)
 app.command()(gallery)

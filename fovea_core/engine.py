@@ -20,7 +20,7 @@ from fovea_core.decode.redraft import Redraft, RedraftError, redraft
 from fovea_core.decode.sibling import SiblingDrafter
 from fovea_core.request import Request
 from fovea_core.targets.base import Target
-from fovea_core.targets.registry import is_target, load_target, pick_device
+from fovea_core.targets.registry import Step, is_target, load_target, pick_device, unheard
 from fovea_core.trace.events import AnyEvent, Compared, CostTable, Finished, RunStarted
 
 #: Names of drafters that are no folder: the trained one, its twin without a memory, nothing (plain steps), prompt lookup.
@@ -132,21 +132,29 @@ class Engine:
 
 
 def load_engine(
-    target: str = "builtin", device: str = "auto", look: bool = True, say: Callable[[str], None] = lambda text: None
+    target: str = "builtin",
+    device: str = "auto",
+    look: bool = True,
+    say: Callable[[str], None] = lambda text: None,
+    dtype: str = "auto",
+    local: bool = False,
+    step: Step = unheard,
 ) -> Engine:
     """Load a target by name on cpu, cuda or auto. Raises TargetError or SettingsError with one sentence.
 
-    ``look``: a published checkpoint is examined at its first load on this machine; ``say`` hears of it before.
+    ``look``: a published checkpoint is examined at its first load on this machine; ``say`` hears of it before. dtype, local,
+    step: see registry.load_target; they hold for a sibling as drafter, too. ``step`` may raise to end the loading.
     """
-    loaded = load_target(target, pick_device(device))
-    return Engine(loaded, lambda name: _drafter(name, loaded), first_look(loaded, say) if look else None)
+    loaded = load_target(target, pick_device(device), dtype, local, step)
+    health = first_look(loaded, say, step) if look else None
+    return Engine(loaded, lambda name: _drafter(name, loaded, dtype, local), health)
 
 
-def _drafter(name: str, target: Target) -> Drafter | None:
+def _drafter(name: str, target: Target, dtype: str, local: bool) -> Drafter | None:
     if name == "none":
         return None
     if name == "lookup":
         return LookupDrafter()
-    if is_target(name):
-        return SiblingDrafter(load_target(name, target.device), target)
+    if is_target(name, local):
+        return SiblingDrafter(load_target(name, target.device, dtype, local), target)
     return load_drafter(name, target)

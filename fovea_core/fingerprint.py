@@ -40,7 +40,7 @@ def fingerprint(folder: str | Path) -> str:
             digest.update(data)
     tensors: dict[str, tuple[Path, dict, int]] = {}
     for path in sorted(folder.glob("*.safetensors")):
-        header, start = _header(path)
+        header, start = tensor_table(path)
         for name, entry in header.items():
             if name in tensors:
                 raise ValueError(f"tensor {name} lies in two files of {folder.name}")
@@ -59,8 +59,11 @@ def fingerprint(folder: str | Path) -> str:
     return digest.hexdigest()
 
 
-def _header(path: Path) -> tuple[dict, int]:
-    """The tensor table of a safetensors file and the byte at which its data begin."""
+def tensor_table(path: Path) -> tuple[dict, int]:
+    """The tensor table of a safetensors file (name to dtype, shape, data_offsets) and the byte at which its data begin.
+
+    Raises ValueError where the file is no whole one.
+    """
     with path.open("rb") as file:
         head = file.read(8)
         size = struct.unpack("<Q", head)[0] if len(head) == 8 else 0

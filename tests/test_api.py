@@ -103,11 +103,12 @@ def test_models_says_what_is_loaded_and_the_limits(client, served):
     assert said["target"] == {"id": "toy-0", "fingerprint": "", "device": "cpu"}
     assert said["drafters"] == list(DRAFTERS) and said["palettes"] == list(heat.PALETTES) == list(PALETTES)
     assert said["limits"]["max_new_tokens"] == [1, 512] and said["limits"]["question_chars"] == MAX_QUESTION_CHARS
-    engine, served.session._engine = served.session._engine, None
+    model = served.session._model
+    engine, model.engine = model.engine, None
     try:
         assert client.predict(api_name="/models")["target"] is None
     finally:
-        served.session._engine = engine
+        model.engine = engine
 
 
 TICKET = {"question": QUESTION, "drafter": "none", "policy": "fovea", "tree": "auto", "compare": False}

@@ -170,7 +170,7 @@ def test_the_first_look_is_the_only_one(published, monkeypatch):
     _, target = published
     looks = []
     real = first_look_module.examine
-    monkeypatch.setattr(first_look_module, "examine", lambda target: looks.append(target.fingerprint) or real(target))
+    monkeypatch.setattr(first_look_module, "examine", lambda target, **n: looks.append(target.fingerprint) or real(target, **n))
     said: list[str] = []
     first = first_look(target, said.append)
     assert len(said) == 1 and "First load" in said[0]
@@ -201,6 +201,11 @@ def test_command(published, tmp_path, capsys, monkeypatch):
     said = capsys.readouterr()
     assert said.err.count("  ok  ") == 5 and "tiny-vl: checked on this machine." in said.err and said.out == ""
     assert Health.model_validate(json.loads(report.read_text())).target == "tiny-vl"
+    assert f"{folder} takes about 3 MB of memory (weights 1 MB" in said.err and "are free here." in said.err.splitlines()[0]
+    assert main(["doctor", "--target", str(folder), "--device", "cpu", "--dtype", "bfloat16", "--json", "-"]) in (0, 1)
+    assert json.loads(capsys.readouterr().out)["dtype"] == "bfloat16"
+    assert main(["doctor", "--target", str(folder), "--dtype", "int8"]) == 2
+    assert "dtype 'int8' is not possible: use auto, float32, bfloat16, float16." in capsys.readouterr().err
     picture = tmp_path / "p.png"
     noise(50, 40).save(picture)
     asked = ["decode", "--target", str(folder), "--image", str(picture), "--question", "what?"]
@@ -213,8 +218,10 @@ def test_command(published, tmp_path, capsys, monkeypatch):
     assert "FAILED  plain ids" in capsys.readouterr().err
 
 
-def test_targets_command(capsys):
+def test_targets_command(capsys, tmp_path, monkeypatch):
     """The list needs no model: ids with their drafters."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     assert main(["targets"]) == 0
     said = capsys.readouterr().out
+    assert "is not on this machine: it is not in " in said and "models--Qwen--Qwen2.5-VL-7B-Instruct" in said
     assert "Qwen/Qwen2.5-VL-7B-Instruct" in said and "drafters: Qwen/Qwen2.5-VL-3B-Instruct, lookup, none" in said

@@ -13,7 +13,7 @@ from fovea_core.engine import load_engine
 from fovea_core.fingerprint import fingerprint
 from fovea_core.request import Request
 from fovea_core.settings import make_settings, parse_tree
-from fovea_core.targets import registry
+from fovea_core.targets import shelf
 from fovea_core.targets.base import TargetError
 from fovea_core.targets.registry import FAMILIES, known_targets, load_target
 from tests.families import tiny
@@ -182,7 +182,7 @@ def test_a_known_id_loads_from_the_cache(folders, tmp_path, monkeypatch):
 
 def test_damaged_list_is_one_sentence(tmp_path, monkeypatch):
     (tmp_path / "targets.json").write_text('[{"id": "no slash", "family": "llava_next"}]')
-    monkeypatch.setattr(registry, "KNOWN", tmp_path / "targets.json")
+    monkeypatch.setattr(shelf, "KNOWN", tmp_path / "targets.json")
     known_targets.cache_clear()
     try:
         with pytest.raises(TargetError, match=r"targets\.json cannot be read"):

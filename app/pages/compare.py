@@ -7,19 +7,25 @@ from collections.abc import Sequence
 import gradio as gr
 
 from app.asking import status
-from app.comparing import READY, Comparing, looked, take
+from app.comparing import READY, Comparing, looked, takes
 from app.comparison import make_comparison
 from app.pages.explain import picture_box, shared_settings, thumbnail_card
-from app.pair import WAYS
+from app.pair import POLICY_WAY, WAYS
 from app.session import Session
 from app.widgets import make_examples, make_status
 from fovea_core.examples import Example
 
 
-def build_compare(session: Session, examples: Sequence[Example], explain: list[gr.components.Component]) -> Comparing:
+def build_compare(
+    session: Session,
+    examples: Sequence[Example],
+    explain: list[gr.components.Component],
+    shown: gr.State | None = None,
+) -> Comparing:
     """Lay out the page inside the current tab and wire it to ``session``; returns its listeners.
 
-    ``explain``: what 'Explain' asks: picture, question, drafter, policy and the settings both pages share.
+    ``explain``: what 'Explain' asks: picture, question, drafter, policy and the settings both pages share. ``shown``: the model
+    that this page is set for, where there are several.
     """
     recorded = [example for example in examples if example.recorded]
     ways = [(text, name) for name, (text, _, _) in WAYS.items()]
@@ -35,7 +41,7 @@ def build_compare(session: Session, examples: Sequence[Example], explain: list[g
                 ways,
                 value="blind",
                 label="B",
-                info="or write a policy of the memory, such as topk-4, random-8, static-8",
+                info=POLICY_WAY,
                 allow_custom_value=True,
                 elem_id="fx-compare-b",
             )
@@ -54,7 +60,7 @@ def build_compare(session: Session, examples: Sequence[Example], explain: list[g
 
     on = Comparing(session, recorded)
     quiet = {"api_visibility": "private", "show_progress": "hidden"}
-    asked = [picture, question, a, b, *shared]
+    asked = [picture, question, a, b, *shared, *([shown] if shown else [])]
     accepted = gr.on([run.click, question.submit], on.accept, asked, [line], trigger_mode="once", queue=False, **quiet)
     accepted.then(
         on.answer, None, [sides, line], trigger_mode="always_last", concurrency_id="engine", concurrency_limit=16, **quiet
@@ -66,5 +72,6 @@ def build_compare(session: Session, examples: Sequence[Example], explain: list[g
     for load, listener in zip(loads, (on.load_a, on.load_b)):
         load.upload(listener, [load], [sides, line], queue=False, **quiet)
     picture.upload(looked, [picture], [picture, line], concurrency_id="draw", **quiet)
-    copy.click(take, explain, [picture, question, a, *shared, line], queue=False, **quiet)
+    copy.click(takes(session), explain, [picture, question, a, *shared, line], queue=False, **quiet)
+    on.ways, on.presses = [a, b], [run.click, question.submit]
     return on

@@ -9,9 +9,11 @@ from pathlib import Path
 import gradio as gr
 from PIL import Image
 
-from app.asking import LIMITS, TREES, status
+from app.asking import DRAFTERS, LIMITS, TREES, status
 from app.handlers import READY, Handlers, look
+from app.models import LABELS, Models
 from app.pages.draw import make_draw, wire_draw
+from app.pages.models import Choosing, ModelPanel, make_models
 from app.player import make_player
 from app.redrafts import make_redrafts, wire_redrafts
 from app.session import Session
@@ -42,11 +44,15 @@ def recording_note(bench: Path) -> str:
     )
 
 
-def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
-    """Lay out the page inside the current gr.Blocks and wire it to ``session``; returns its listeners."""
+def build_explain(session: Session, examples: Sequence[Example], models: Models | None = None) -> Handlers:
+    """Lay out the page inside the current gr.Blocks and wire it to ``session``; returns its listeners.
+
+    models: what else than the embedded model may be loaded; None leaves out whatever chooses between models.
+    """
     recorded = [example for example in examples if example.recorded]
     with gr.Row(elem_id="fx-columns"):
         with gr.Column(elem_id="fx-input"):
+            chooser, shown = make_models(session, models) if models else (None, None)
             picture = picture_box(elem_id="fx-picture", height=230)
             panel, drawn = make_draw()
             question = gr.Textbox(
@@ -59,7 +65,8 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
             suggestions = gr.Radio(label="Questions for this picture", choices=[], visible=False, elem_id="fx-suggestions")
             if recorded:
                 gallery = make_examples([thumbnail_card(example) for example in recorded], live=True, elem_id="fx-examples")
-            gr.HTML(NOTICE + recording_note(ASSETS / "bench" / "builtin.json"), elem_id="fx-notice")
+            note = NOTICE + recording_note(ASSETS / "bench" / "builtin.json")
+            notice = gr.HTML(note, elem_id="fx-notice")
             settings = _settings()
             load = gr.UploadButton("Load a trace", elem_id="fx-load")
         with gr.Column(elem_id="fx-run"):
@@ -68,8 +75,11 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
 
     on = Handlers(session, recorded)
     quiet = {"api_visibility": "private", "show_progress": "hidden"}
-    on.asked = asked = [picture, question, *settings]
-    accepted = gr.on([run.click, question.submit], on.accept, asked, [line], trigger_mode="once", queue=False, **quiet)
+    on.asked = [picture, question, *settings]
+    named = [shown] if models else []  # the model that the page is set for goes with each request
+    accepted = gr.on(
+        [run.click, question.submit], on.accept, [*on.asked, *named], [line], trigger_mode="once", queue=False, **quiet
+    )
     # Run while an answer streams ends that answer; the new one begins when its stream has closed ("once" would drop it).
     engine = {"concurrency_id": "engine", "concurrency_limit": 16, **quiet}
     accepted.then(on.answer, None, [player, line], trigger_mode="always_last", **engine)
@@ -77,7 +87,7 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
     opened = [picture, question, suggestions, player, line, *settings[:-1]]  # a recording does not say whether to compare
     if recorded:
         gallery.open(on.open, None, opened, queue=False, **quiet)
-        again = gallery.rerun(on.rerun, settings, opened, trigger_mode="once", queue=False, **quiet)
+        again = gallery.rerun(on.rerun, [*settings, *named], opened, trigger_mode="once", queue=False, **quiet)
         again.then(on.answer, None, [player, line], trigger_mode="always_last", **engine)
     player.link(on.link, None, opened, queue=False, **quiet)
     player.open(on.dropped, None, [player, line], queue=False, **quiet)
@@ -86,6 +96,9 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
     wire_draw(panel, drawn, picture, question, suggestions, line, gallery if recorded else None, recorded)
     suggestions.input(lambda chosen: chosen, [suggestions], [question], queue=False, **quiet)
     picture.upload(look, [picture], [picture, suggestions, line], concurrency_id="draw", **quiet)
+    if models:
+        presses = [run.click, question.submit, *([gallery.rerun] if recorded else [])]
+        on.models = ModelPanel(chooser, shown, [settings[0], settings[1], notice], presses, Choosing(session, models, note))
     return on
 
 
@@ -93,15 +106,11 @@ def _settings() -> list[gr.components.Component]:
     """The folded-up settings, in the order of asking.make_ticket."""
     with gr.Accordion("Settings", open=False, elem_id="fx-settings"):
         drafter = gr.Dropdown(
-            [
-                ("FOVEA, trained", "builtin"),
-                ("its blind twin, no memory", "blind"),
-                ("prompt lookup, untrained", "lookup"),
-                ("none: plain steps", "none"),
-            ],
+            [(LABELS[name], name) for name in DRAFTERS],
             value="builtin",
             label="Drafter",
         )
+        drafter.preprocess = lambda chosen: chosen  # which are possible depends on the model; make_ticket says so
         policy = gr.Dropdown(
             list(POLICIES), value="fovea", label="Policy of the visual memory", info=POLICY_INFO, allow_custom_value=True
         )

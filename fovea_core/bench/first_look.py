@@ -19,11 +19,13 @@ from fovea_core.targets.base import Target
 EDITION = 1
 
 
-def first_look(target: Target, say: Callable[[str], None] = lambda text: None) -> Health | None:
+def first_look(
+    target: Target, say: Callable[[str], None] = lambda text: None, step: Callable[[str], None] = lambda text: None
+) -> Health | None:
     """The report on a published checkpoint: from its stamp, or fresh. None for a target of this project's own making.
 
-    ``say`` hears a line before it takes long. A stamp holds for one fingerprint, device, dtype and set of versions; a failed
-    check leaves none.
+    ``say`` hears a line before it takes long, ``step`` what is examined; what that raises ends it. A stamp holds for one
+    fingerprint, device, dtype and set of versions; a failed check leaves none.
     """
     if not (target.published and target.fingerprint):
         return None
@@ -33,7 +35,8 @@ def first_look(target: Target, say: Callable[[str], None] = lambda text: None) -
     except (OSError, ValueError):
         pass
     say(f"First load of {target.id} on this machine: it is checked against transformers, for half a minute or so.")
-    health = examine(target)
+    step("checking it against transformers")
+    health = examine(target, say=lambda check: step(f"checking it against transformers; done: {check.name}"))
     if not health.failed:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -19,13 +19,10 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from fovea_core.targets.cache import SlotCache, run_layers
+from fovea_core.targets.errors import TargetError as TargetError
 from fovea_core.targets.outside import OutsideCheck
 from fovea_core.targets.pieces import Pieces
 from fovea_core.trace.events import Tile
-
-
-class TargetError(ValueError):
-    """One sentence for a person: why this target cannot be used, or not for this request."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -25,7 +26,14 @@ CLASSES: dict[str, type[HubTarget]] = {
 }
 
 
-def load_hub(folder: Path, family: str, device: str | torch.device = "cpu", id: str = "") -> HubTarget:
+def load_hub(
+    folder: Path,
+    family: str,
+    device: str | torch.device = "cpu",
+    id: str = "",
+    dtype: torch.dtype | str = torch.float32,
+    step: Callable[[str], None] = lambda text: None,
+) -> HubTarget:
     """Load a checkpoint as the hub stores it. Raises TargetError that names what is wrong with it.
 
     Image processor and tokenizer are loaded themselves: the families' processor classes ask for video parts. The processor is
@@ -33,6 +41,7 @@ def load_hub(folder: Path, family: str, device: str | torch.device = "cpu", id: 
     and weights come from safetensors only: the fingerprint asks for them first.
     """
     kind, device = CLASSES[family], torch.device(device)
+    step("reading configs and tokenizer")
     try:
         mark = fingerprint(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -40,11 +49,12 @@ def load_hub(folder: Path, family: str, device: str | torch.device = "cpu", id: 
         template = _template(folder)
     except Exception as error:  # files of strangers: the libraries raise whatever they like
         raise unreadable(folder, error) from error
-    model = load_model(kind.model_class, folder, device)
+    model = load_model(kind.model_class, folder, device, dtype, step)
     try:
         target = kind(model, tokenizer, processor, id, mark, template)
     except (AttributeError, KeyError) as error:
         raise unreadable(folder, error) from error
+    step("checking that it can check a draft tree")
     probe(target)
     target.check = load_check(folder, mark, target.hidden_size)
     return target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -98,8 +99,14 @@ class LlavaTarget(Target):
         return Prompt(self.prompt_ids(question), [(1, 1 + count)], features, [place.tile(settings.cells)], valid)
 
 
-def load_llava(folder: str | Path, device: str | torch.device = "cpu", id: str | None = None) -> LlavaTarget:
-    """Load an embedded target: float32 on the CPU, as stored elsewhere. Raises TargetError that names what is wrong with it.
+def load_llava(
+    folder: str | Path,
+    device: str | torch.device = "cpu",
+    id: str | None = None,
+    dtype: torch.dtype | str = torch.float32,
+    step: Callable[[str], None] = lambda text: None,
+) -> LlavaTarget:
+    """Load an embedded target. Raises TargetError that names what is wrong with it.
 
     ``folder`` holds what ``save_pretrained`` wrote, ``tokenizer.json`` and ``fovea_target.json``.
     """
@@ -114,7 +121,7 @@ def load_llava(folder: str | Path, device: str | torch.device = "cpu", id: str |
         mark = fingerprint(folder)
     except (OSError, ValueError, KeyError) as error:
         raise unreadable(folder, error) from error
-    model = load_model(LlavaForConditionalGeneration, folder, device)
+    model = load_model(LlavaForConditionalGeneration, folder, device, dtype, step)
     thin(model)
     target = LlavaTarget(model, tokenizer, image, id or str(folder), mark)
     probe(target)

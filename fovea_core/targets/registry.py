@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-import functools
-import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from fovea_core.settings import SettingsError
 from fovea_core.targets.base import Target, TargetError
+from fovea_core.targets.shelf import BUILTIN, DTYPES, FAMILIES, HUB_ID, folder_of, known_targets, model_type
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
-BUILTIN = ASSETS / "builtin" / "target"
-KNOWN = ASSETS / "targets.json"
 #: What is fetched of a repository on the hub: weights, configs, tokenizer, template.
 FILES = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
-#: Model types as config.json names them, beside the embedded target's own.
-FAMILIES = ("llava_next", "qwen2_5_vl", "smolvlm", "idefics3")
+#: Hears what loading does now, in a few words, often; whatever it raises ends the loading.
+Step = Callable[[str], None]
 
 
-class KnownTarget(BaseModel):
-    """One line of the registry file. drafters: what may be tried as ``--drafter``, best first; notes: for a person."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    id: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$", max_length=100)]
-    family: Annotated[str, Field(pattern="^(" + "|".join(FAMILIES) + ")$")]
-    drafters: tuple[Annotated[str, Field(max_length=100)], ...] = ()
-    notes: Annotated[str, Field(max_length=400)] = ""
-
-
-@functools.cache
-def known_targets() -> tuple[KnownTarget, ...]:
-    """The registry file. Raises TargetError where it is damaged."""
-    try:
-        return TypeAdapter(tuple[KnownTarget, ...]).validate_json(KNOWN.read_bytes())
-    except (OSError, ValueError) as error:
-        raise TargetError(f"The list of known targets {KNOWN} cannot be read: {str(error).splitlines()[0][:200]}") from None
+def unheard(text: str) -> None:
+    """A Step that nobody listens to."""
 
 
 def pick_device(name: str) -> str:
@@ -57,19 +36,38 @@ def pick_device(name: str) -> str:
     return name
 
 
-def load_target(name: str, device: str | torch.device = "cpu") -> Target:
-    """Load, check and return a target. Raises TargetError with one sentence that says what to do."""
+def pick_dtype(name: str, device: str | torch.device) -> torch.dtype | str:
+    """float32, bfloat16 or float16; ``auto`` is float32 on a CPU and "auto", as stored, elsewhere. Raises SettingsError."""
+    if name == "auto":
+        return torch.float32 if torch.device(device).type == "cpu" else "auto"
+    if name not in DTYPES:
+        raise SettingsError(f"dtype {name[:40]!r} is not possible: use auto, {', '.join(DTYPES)}.")
+    return getattr(torch, name)
+
+
+def load_target(
+    name: str, device: str | torch.device = "cpu", dtype: str = "auto", local: bool = False, step: Step = unheard
+) -> Target:
+    """Load, check and return a target. Raises TargetError with one sentence that says what to do.
+
+    dtype: of its weights, see pick_dtype. ``local``: only what is on this machine, under whatever id; else an id has to be on
+    the list of known targets, and is fetched where need be.
+    """
+    where = {"device": device, "dtype": pick_dtype(name=dtype, device=device), "step": step}
     if name == "builtin":
         if not (BUILTIN / "config.json").is_file():
             raise TargetError("The built-in target is not in assets/builtin/target: fetch the whole repository, or train one.")
         from fovea_core.targets.llava import load_llava
 
-        return load_llava(BUILTIN, device, id="builtin")
+        return load_llava(BUILTIN, id="builtin", **where)
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return load_folder(folder, device)
+        return load_folder(folder, **where)
+    if local:
+        return load_folder(folder_of(name), id=name, **where)
     if name in {known.id for known in known_targets()}:
-        return load_folder(fetch(name), device, id=name)
+        step("fetching what is not on this machine")
+        return load_folder(fetch(name), id=name, **where)
     raise TargetError(
         f"There is no folder {str(folder.absolute())[:160]!r}: use builtin, a folder, or an id that `fovea_core targets` lists."
     )
@@ -87,33 +85,33 @@ def fetch(name: str) -> Path:
         raise TargetError(f"The target {name} is not complete in {place}, and {why}.") from error
 
 
-def load_folder(folder: Path, device: str | torch.device = "cpu", id: str | None = None) -> Target:
+def load_folder(
+    folder: Path,
+    device: str | torch.device = "cpu",
+    id: str | None = None,
+    dtype: torch.dtype | str = torch.float32,
+    step: Step = unheard,
+) -> Target:
     """Load a target from a folder by the model type in its config. Raises TargetError."""
     family = model_type(folder)
+    where = {"device": device, "id": id or folder.name, "dtype": dtype, "step": step}
     if family is None:
         raise TargetError(f"The folder {folder.absolute()} is no target: it has no readable config.json.")
     if family == "llava":
         from fovea_core.targets.llava import load_llava
 
-        return load_llava(folder, device, id=id or folder.name)
+        return load_llava(folder, **where)
     if family not in FAMILIES:
         raise TargetError(f"Models of type {family[:40]} are not supported: only llava, {', '.join(FAMILIES)}.")
     from fovea_core.targets.families import load_hub
 
-    return load_hub(folder, family, device, id=id or folder.name)
+    return load_hub(folder, family, **where)
 
 
-def model_type(folder: Path) -> str | None:
-    """What config.json of a folder says it is; None where there is no readable one."""
-    try:
-        return str(json.loads((folder / "config.json").read_text()).get("model_type"))
-    except (OSError, ValueError, AttributeError):
-        return None
-
-
-def is_target(name: str) -> bool:
-    """Whether ``name`` says a target, so that as a drafter it is a sibling: a known hub id, or a folder with a whole model."""
+def is_target(name: str, local: bool = False) -> bool:
+    """Whether ``name`` says a target, so that as a drafter it is a sibling: a known hub id, or a folder with a whole model;
+    with ``local`` any hub id."""
     folder = Path(name).expanduser()
     if folder.is_dir():
         return model_type(folder) in ("llava", *FAMILIES)
-    return name in {known.id for known in known_targets()}
+    return name in {known.id for known in known_targets()} or (local and HUB_ID.fullmatch(name) is not None)

@@ -1,0 +1,206 @@
+"""What of the models one may ask for lies on this machine, and how much memory it takes to load.
+
+Read from names, configs and the heads of the weight files: no torch, no weights, no network.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from fovea_core.fingerprint import fingerprint, tensor_table
+from fovea_core.targets.errors import TargetError
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+BUILTIN = ASSETS / "builtin" / "target"
+KNOWN = ASSETS / "targets.json"
+#: Model types as config.json names them, beside the embedded target's own.
+FAMILIES = ("llava_next", "qwen2_5_vl", "smolvlm", "idefics3")
+#: Drafters that go with every target.
+FREE = ("lookup", "none")
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+#: Tokens of keys and values that an estimate counts: a large picture and its answer.
+TOKENS = 4_096
+DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
+#: How safetensors name the numbers that a dtype applies to.
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_KEYS = re.compile(r"(?<!encoder\.)layers\.\d+\.self_attn\.k_proj\.weight$")
+_INNER = re.compile(r"(?<!encoder\.)layers\.\d+\.mlp\.gate_proj\.weight$")
+
+
+class KnownTarget(BaseModel):
+    """One line of the registry file. drafters: what may be tried as ``--drafter``, best first; notes: for a person."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Annotated[str, Field(pattern=f"^{HUB_ID.pattern}$", max_length=100)]
+    family: Annotated[str, Field(pattern="^(" + "|".join(FAMILIES) + ")$")]
+    drafters: tuple[Annotated[str, Field(max_length=100)], ...] = ()
+    notes: Annotated[str, Field(max_length=400)] = ""
+
+
+@functools.cache
+def known_targets() -> tuple[KnownTarget, ...]:
+    """The registry file. Raises TargetError where it is damaged."""
+    try:
+        return TypeAdapter(tuple[KnownTarget, ...]).validate_json(KNOWN.read_bytes())
+    except (OSError, ValueError) as error:
+        raise TargetError(f"The list of known targets {KNOWN} cannot be read: {str(error).splitlines()[0][:200]}") from None
+
+
+def model_type(folder: Path) -> str | None:
+    """What config.json of a folder says it is; None where there is no readable one."""
+    try:
+        return str(json.loads((folder / "config.json").read_text()).get("model_type"))
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def folder_of(name: str) -> Path:
+    """The folder of a whole model on this machine: builtin, a folder, or a hub id in the hub's cache; nothing is fetched.
+
+    Raises TargetError that names the path looked at.
+    """
+    folder = BUILTIN if name == "builtin" else Path(name).expanduser()
+    if not folder.is_dir():
+        if not HUB_ID.fullmatch(name):
+            raise TargetError(f"There is no folder {str(folder.absolute())[:200]}.")
+        folder = _cached(name)
+    if missing := _missing(folder):
+        raise TargetError(f"The model in {folder.absolute()} is not whole: {missing} is missing.")
+    return folder
+
+
+def _cached(name: str) -> Path:
+    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    place = Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (OSError, HFValidationError, HfHubHTTPError):  # the first is how it says that nothing is there
+        raise TargetError(f"The model {name} is not on this machine: it is not in {place}.") from None
+
+
+def _missing(folder: Path) -> str:
+    """The first file without which a model cannot be loaded; empty where all are there."""
+    index, names = folder / "model.safetensors.index.json", ["model.safetensors"]
+    if not (folder / "config.json").is_file():
+        return "config.json"
+    if index.is_file():
+        try:
+            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        except (ValueError, KeyError, AttributeError, TypeError):
+            return "a readable model.safetensors.index.json"
+    elif any(folder.glob("*.safetensors")):
+        return ""
+    return next((name for name in names if not (folder / name).is_file()), "")
+
+
+@dataclass(frozen=True)
+class Need:
+    """Memory in bytes. weights: as loaded; cache: keys and values of ``tokens`` tokens; work: a prefill's widest rows."""
+
+    weights: int
+    cache: int
+    work: int
+    tokens: int
+
+    @property
+    def total(self) -> int:
+        """All of it; what the libraries themselves take is not counted."""
+        return self.weights + self.cache + self.work
+
+    @property
+    def sentence(self) -> str:
+        """One line for page and terminal."""
+        rest = f"{self.tokens:,} tokens and their work {gigabytes(self.cache + self.work)}"
+        return f"about {gigabytes(self.total)} of memory (weights {gigabytes(self.weights)}, {rest})"
+
+
+def need(folder: Path, kind: str = "cpu", dtype: str = "auto") -> Need:
+    """What a model takes on a device of ``kind`` cpu or cuda, by the heads of its weight files: tensor shapes, no weights.
+
+    dtype: as for registry.load_target. Raises TargetError where the files are damaged or no language model is in them.
+    """
+    try:
+        table = {name: entry for path in sorted(folder.glob("*.safetensors")) for name, entry in tensor_table(path)[0].items()}
+        keys = [entry["shape"] for name, entry in table.items() if _KEYS.search(name)]
+        inner = max(entry["shape"][0] for name, entry in table.items() if _INNER.search(name))
+        size = DTYPES.get(dtype) or (4 if kind == "cpu" else _stored_size(table.values()))
+        weights = sum(_bytes(entry, size if kind == "cpu" or dtype != "auto" else None) for entry in table.values())
+        config = json.loads((folder / "config.json").read_text())
+        context = (config.get("text_config") or config).get("max_position_embeddings") or TOKENS
+        tokens = min(TOKENS, int(context))
+        cache = 2 * sum(out for out, _ in keys) * tokens * size  # keys and values of every layer
+        return Need(weights, cache, tokens * size * (6 * keys[0][1] + 3 * inner), tokens)
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise TargetError(f"The weights in {folder.absolute()} cannot be read: {(str(error) or 'damaged')[:200]}.") from None
+
+
+def _stored_size(entries: Iterable[dict]) -> int:
+    """Bytes of one number as most of them are stored."""
+    largest = max((entry for entry in entries if entry["dtype"] in _FLOATS), key=lambda entry: math.prod(entry["shape"]))
+    first, last = largest["data_offsets"]
+    return (last - first) // math.prod(largest["shape"])
+
+
+def _bytes(entry: dict, size: int | None) -> int:
+    """A tensor in memory: ``size`` bytes a number where it holds fractions, as stored where it does not or size is None."""
+    first, last = entry["data_offsets"]
+    return math.prod(entry["shape"]) * size if size and entry["dtype"] in _FLOATS else last - first
+
+
+def free_bytes(kind: str) -> int:
+    """What is free now: of this machine's memory (in a container: of what it may use), or of the CUDA device in use."""
+    if kind == "cuda":
+        import torch
+
+        return torch.cuda.mem_get_info()[0]
+    import psutil
+
+    return min([psutil.virtual_memory().available, *_of_container()])
+
+
+def _of_container() -> tuple[int, ...]:
+    """What the control group of this process may still take; empty where none limits it."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        most, now, parts = ((group / f"memory.{name}").read_text() for name in ("max", "current", "stat"))
+        kept = int(
+            dict(line.split() for line in parts.splitlines())["inactive_file"]
+        )  # files that are let go when room is needed
+        return (max(0, int(most) - int(now) + kept),)
+    except (OSError, ValueError, KeyError):  # no group, or one without a limit ("max")
+        return ()
+
+
+def gigabytes(count: int) -> str:
+    """Bytes for a person: 16.6 GB, 840 MB."""
+    return f"{count / 1e9:.1f} GB" if count >= 0.95e9 else f"{max(1, round(count / 1e6)):,} MB"
+
+
+def stored_bytes(folder: Path) -> int:
+    """Size of the weight files."""
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+
+
+def fits(drafter: str, target: Path) -> bool:
+    """Whether a drafter on this machine goes with a target's folder: trained for its fingerprint, or a model of its family."""
+    if drafter in FREE:
+        return True
+    try:
+        own = Path(drafter).expanduser() / "fovea_drafter.json"
+        if own.is_file():
+            return json.loads(own.read_text("utf-8")).get("target_fingerprint") == fingerprint(target)
+        return model_type(folder_of(drafter)) == model_type(target)
+    except (OSError, ValueError, AttributeError):
+        return False
