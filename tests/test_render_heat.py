@@ -113,11 +113,11 @@ def test_palettes_are_the_players():
 
 
 def test_paint_mixes_by_how_much_a_share_covers():
-    """rgb (1 - a) + colour a with a = opacity (1 - (1 - share)^3); nothing where there is no mass."""
+    """rgb (1 - a) + colour of the share's root a with a = opacity (1 - (1 - share)^3); nothing where there is no mass."""
     rgb = np.full((1, 3, 3), 100, np.uint8)
     drawn = heat.paint(rgb, np.array([[0, 0.1, 0.9]], np.float32), 0.2)
     alpha = 0.8 * (1 - 0.5**3)
-    expected = [math.floor(100 * (1 - alpha) + c * alpha + 0.5) for c in heat.colours("viridis")[128].tolist()]
+    expected = [math.floor(100 * (1 - alpha) + c * alpha + 0.5) for c in heat.colours("viridis")[180].tolist()]
     assert drawn[0, 0].tolist() == [100] * 3 and drawn[0, 1].tolist() == expected
     assert drawn[0, 2].tolist() == [math.floor(20 + c * 0.8 + 0.5) for c in (0xFD, 0xE7, 0x25)]
     dark = heat.paint(rgb, np.array([[0, 0, 0.2]], np.float32), 0.2, "spotlight")

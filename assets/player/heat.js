@@ -30,6 +30,10 @@
     return `linear-gradient(90deg, ${STOPS[name].split(" ").map((hex) => "#" + hex).join(", ")})`;
   }
 
+  /** Where along the palette a share of the scale stands: its root, so that a quarter of the largest mass has the middle colour.
+      Straight, most of what was retrieved would be as dark as a shadow. */
+  const tone = (share) => Math.round(Math.sqrt(share) * 255);
+
   /** How opaque a share of the scale is drawn, before the reader's opacity: little mass hides little of the picture. */
   const cover = (share) => 1 - (1 - share) ** 3;
 
@@ -147,7 +151,7 @@
           image.data[at] = image.data[at + 1] = image.data[at + 2] = 0;
           image.data[at + 3] = 255 * opacity * (1 - Math.min(1, 1.6 * Math.sqrt(share)));
         } else {
-          const c = Math.round(share * 255) * 3;
+          const c = tone(share) * 3;
           image.data[at] = table[c];
           image.data[at + 1] = table[c + 1];
           image.data[at + 2] = table[c + 2];
@@ -162,7 +166,7 @@
       for (const tile of this.run.tiles)
         for (let entry = tile.first; entry < tile.first + tile.rows * tile.columns; entry += 1) {
           if (!this.run.valid[entry] || (!spot && !map.values[entry])) continue;
-          const share = Math.min(1, map.values[entry] / map.scale), c = Math.round(share * 255) * 3;
+          const share = Math.min(1, map.values[entry] / map.scale), c = tone(share) * 3;
           pen.globalAlpha = opacity * (spot ? 1 - Math.min(1, 1.6 * Math.sqrt(share)) : cover(share));
           pen.fillStyle = spot ? "#000" : `rgb(${table[c]},${table[c + 1]},${table[c + 2]})`;
           const [left, top, right, bottom] = pixels(this.run.place(entry).box, canvas);

@@ -28,8 +28,9 @@
       this.flat = h("p", { class: "fv-flat", hidden: true });
       this.frame = h("div", { class: "fv-frame" }, this.picture, this.canvas, this.flat);
       this.low = h("span", null, "0 %");
+      this.middle = h("span", { class: "fv-ramp-middle" }, "");
       this.high = h("span", null, "");
-      this.ramp = h("span", { class: "fv-ramp" });
+      this.ramp = h("span", { class: "fv-ramp" }, this.middle);
       this.legend = h("div", { class: "fv-legend" }, this.low, this.ramp, this.high, h("span", { class: "fv-hint" }, "of mass per entry"));
       this.palettes = segments("Palette", PALETTES.map((name, i) => [name, name, `key ${i + 1}`]), this.palette, (name) => this.setPalette(name));
       this.scales = segments("Colour scale", [["answer", "scale: answer", "one scale for the whole answer"], ["step", "scale: each map", "every map uses its own largest mass"]], "answer", (id) => {
@@ -131,6 +132,7 @@
       }
       if (this.picked) heat.outline(this.canvas, this.picked, "#ff4d9d", line * 3);
       say(this.high, reads.length ? percent(scale) : "");
+      say(this.middle, reads.length ? percent(scale / 4) : "");
       this.ramp.style.background = gradient(this.palette);
       this.legend.classList.toggle("fv-idle", reads.length === 0);
       this.flat.hidden = !even;

@@ -36,6 +36,12 @@ def colours(palette: str) -> np.ndarray:
     return np.floor(table + 0.5).astype(np.uint8)
 
 
+def tone(share: np.ndarray) -> np.ndarray:
+    """Where along the palette (0..255) a share of the scale (0..1) stands: its root, so that a quarter of the largest mass has
+    the middle colour. Straight, most of what was retrieved would be as dark as a shadow."""
+    return np.floor(np.sqrt(share) * 255 + 0.5).astype(np.uint8)
+
+
 def covered(share: np.ndarray, palette: str) -> np.ndarray:
     """How opaque a share of the scale (0..1) is drawn, before OPACITY: little mass hides little of the picture."""
     if palette == "spotlight":
@@ -112,7 +118,7 @@ def paint(rgb: np.ndarray, field: np.ndarray, scale: float, palette: str = "viri
     """The picture (h, w, 3) uint8 under its field (h, w); ``scale`` is the mass of the palette's last colour."""
     share = np.clip(field / scale, 0, 1)  # running sums over padding may end a hair below 0, which has no root
     alpha = (opacity * covered(share, palette))[..., None]
-    heat = colours(palette)[np.floor(share * 255 + 0.5).astype(np.uint8)]
+    heat = colours(palette)[tone(share)]
     return np.floor(rgb * (1 - alpha) + heat * alpha + 0.5).astype(np.uint8)
 
 

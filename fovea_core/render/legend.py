@@ -11,18 +11,19 @@ from fovea_core.trace.events import OUTSIDE
 
 
 def legend(scale: float, palette: str, size: int) -> np.ndarray:
-    """The legend on white with letters ``size`` px high, (h, w, 3) uint8; ``scale`` is the mass of the last colour."""
-    gap, space = round(size * 0.5), round(size * 0.3)
-    ramp = ramp_of(palette, round(size * 6), round(size * 0.55))
-    least, most, unit = "0 %", percent(scale), "of mass per entry"
+    """The legend on white with letters ``size`` px high, (h, w, 3) uint8; ``scale`` is the mass of the last colour, a quarter
+    of it that of the middle one (heat.tone)."""
+    gap, space, small = round(size * 0.5), round(size * 0.3), round(size * 0.62)
+    ramp = ramp_of(palette, round(size * 6), round(size * 0.45))
+    least, middle, most, unit = "0 %", percent(scale / 4), percent(scale), "of mass per entry"
     after_least = width_px(least, size) + gap
     after_ramp = after_least + ramp.shape[1] + gap
     after_most = after_ramp + width_px(most, size) + space
     strip = np.full((round(size * 1.4), after_most + width_px(unit, size), 3), 255, np.uint8)
-    base = round(size * 1.02)
+    base, top = round(size * 1.02), round(size * 0.2)
     for text, left in ((least, 0), (most, after_ramp), (unit, after_most)):
         write(strip, text, left, base, size, SOFT)
-    top = base - round(size * 0.36) - ramp.shape[0] // 2  # its middle at half the height of a digit
+    write(strip, middle, after_least + (ramp.shape[1] - width_px(middle, small)) // 2, round(size * 1.22), small, SOFT)
     strip[top : top + ramp.shape[0], after_least : after_least + ramp.shape[1]] = ramp
     return strip
 

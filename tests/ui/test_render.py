@@ -36,7 +36,7 @@ def test_heat_is_the_pages(new_page, tmp_path, palette):
     shown = np.array(flat, float).reshape(high, wide, 4)
     share = np.minimum(1, heat.spread(maps.tiles, maps.valid, maps.values([token.read]), wide, high) / maps.scale)
     alpha = heat.covered(share, palette)
-    colour = heat.colours(palette)[np.floor(share * 255 + 0.5).astype(np.uint8)]
+    colour = heat.colours(palette)[heat.tone(share)]
     assert scale == pytest.approx(maps.scale) and alpha.max() > 0.9
     assert np.abs(shown[..., 3] - 255 * alpha).max() <= 2
     assert np.abs(shown[..., :3] * shown[..., 3:] / 255 - colour * alpha[..., None]).max() <= 3
