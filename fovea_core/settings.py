@@ -15,9 +15,12 @@ MAX_NEW_TOKENS = 2_048
 MAX_QUESTION_CHARS = 2_000
 
 
-#: What the memory may do in a run (memory.select and memory.controls); K is the number of entries.
-POLICY = re.compile(r"fovea|dense|none|(?:topk|random|static|agnostic|state|tiger)-[1-9]\d{0,3}")
-POLICIES = "fovea, topk-K, dense, none, or a control: random-K, static-K, agnostic-K, state-K, tiger-K"
+#: What the memory may do in a run (memory.select, memory.controls, memory.rivals); K is the number of entries.
+POLICY = re.compile(r"fovea|dense|none|hawk|foveated|(?:topk|random|static|agnostic|state|tiger|unilaspec)-[1-9]\d{0,3}")
+POLICIES = (
+    "fovea, topk-K, dense, none, a control (random-K, static-K, agnostic-K, state-K) or a stand-in for a rival's way to choose "
+    "(tiger-K, unilaspec-K, hawk, foveated)"
+)
 
 
 class SettingsError(ValueError):

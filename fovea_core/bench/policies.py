@@ -51,6 +51,9 @@ CONTROLS = {
     "agnostic-16": Row({"policy": "agnostic-16"}, paper=(-0.247, -0.213)),
     "state-16": Row({"policy": "state-16"}, paper=(-0.197, -0.204)),
     "tiger-8": Row({"policy": "tiger-8"}),
+    "unilaspec-8": Row({"policy": "unilaspec-8"}),
+    "hawk": Row({"policy": "hawk"}),
+    "foveated": Row({"policy": "foveated"}),
     "none": Row({"policy": "none"}),
     "blind twin": Row(blind=True),
 }

@@ -14,7 +14,7 @@ from PIL import Image
 
 from fovea_core.decode.choose import Chooser
 from fovea_core.decode.cost import cost_table, max_depth
-from fovea_core.decode.draft import Drafter
+from fovea_core.decode.draft import Drafter, watched
 from fovea_core.decode.plain import answer_limit
 from fovea_core.decode.propose import Proposer
 from fovea_core.decode.report import Report
@@ -75,7 +75,7 @@ def decode(
     watch = Watch()
 
     # 1 prefill: the target reads picture and question; its first token is committed
-    run = target.prefill(image, question)
+    run = target.prefill(image, question, watch=watched(target, drafter, settings))
     root = choose(run.logits, settings, 0)
     prefill_ms = watch.ms()
     # 2 remember: the drafter builds its visual memory, once
