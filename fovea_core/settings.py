@@ -15,12 +15,23 @@ MAX_NEW_TOKENS = 2_048
 MAX_QUESTION_CHARS = 2_000
 
 
-#: What the memory may do in a run (memory.select, memory.controls, memory.rivals); K is the number of entries.
+#: What the memory may do in a run (memory.select, memory.controls, memory.rivals) in a few words; K is the number of entries.
+POLICY_KINDS = {
+    "fovea": "the entries that a state needs for most of its mass",
+    "topk-K": "its K best",
+    "dense": "all entries",
+    "none": "no memory",
+    "random-K": "control: K at random",
+    "static-K": "control: the first state's K for the whole answer",
+    "agnostic-K": "control: K for no state at all",
+    "state-K": "control: K without the depth row",
+    "tiger-K": "stand-in for TIGER: K once a round",
+    "unilaspec-K": "stand-in for Uni-LaSpec: K where the target looked",
+    "hawk": "stand-in for HAWK: cells chosen once a picture",
+    "foveated": "stand-in for Foveated Reasoner: one box until it no longer serves",
+}
 POLICY = re.compile(r"fovea|dense|none|hawk|foveated|(?:topk|random|static|agnostic|state|tiger|unilaspec)-[1-9]\d{0,3}")
-POLICIES = (
-    "fovea, topk-K, dense, none, a control (random-K, static-K, agnostic-K, state-K) or a stand-in for a rival's way to choose "
-    "(tiger-K, unilaspec-K, hawk, foveated)"
-)
+POLICIES = ", ".join(POLICY_KINDS)
 
 
 class SettingsError(ValueError):

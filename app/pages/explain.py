@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from app.session import Session
 from app.widgets import make_examples, make_status
 from fovea_core.examples import ASSETS, KIND_NAMES, Example
 from fovea_core.pictures import data_url
+from fovea_core.settings import POLICY_KINDS
 
 THUMBNAIL_PX = 200
-#: Policies that the page offers; those behind 'none' choose by less than the state's own query, to see what it is worth.
-POLICIES = ("fovea", "topk-16", "dense", "none", "state-16", "tiger-8", "static-16", "agnostic-16", "random-16")
+#: Numbers of entries in the policies that the page offers; 16 elsewhere.
+OFFERED = {"tiger-K": "tiger-8", "unilaspec-K": "unilaspec-8"}
 POLICY_INFO = "which entries a state retrieves; for a number of your own write topk-8, random-4, ..."
 NOTICE = (
     "<p class='fx-note'><strong>The embedded model knows drawn Worksite pictures only</strong>: building-site scenes, signs "
@@ -40,6 +42,16 @@ def recording_note(bench: Path) -> str:
         f"<p class='fx-note'>Recording what the player shows costs {cost} of a live run's decoding time; the speedup is "
         "measured in runs without it.</p>"
     )
+
+
+def policy_choices() -> list[tuple[str, str]]:
+    """Policies of the visual memory as the page names and as settings write them."""
+    choices = []
+    for name, words in POLICY_KINDS.items():
+        written = OFFERED.get(name, name.replace("-K", "-16"))
+        told = re.sub(r"\bK\b", written.rpartition("-")[2], words)
+        choices.append((f"{written} · {told}", written))
+    return choices
 
 
 def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
@@ -103,7 +115,7 @@ def _settings() -> list[gr.components.Component]:
             label="Drafter",
         )
         policy = gr.Dropdown(
-            list(POLICIES), value="fovea", label="Policy of the visual memory", info=POLICY_INFO, allow_custom_value=True
+            policy_choices(), value="fovea", label="Policy of the visual memory", info=POLICY_INFO, allow_custom_value=True
         )
         shared = shared_settings()
         compare = gr.Checkbox(value=True, label="Measure plain decoding after the run")
