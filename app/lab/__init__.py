@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.lab.focus import focus_figure, focus_readings, focus_table
 from app.lab.memory import faithful_figure, faithful_readings, faithful_table, twin_figure, twin_readings, twin_table
 from app.lab.policies import policy_figure, policy_readings, policy_table
 from app.lab.study import Study
@@ -29,6 +30,14 @@ STUDIES = (
         "Does it matter which entries are fetched?",
         "The same drafter, its entries chosen by less than its own query (the paper's Table 7).",
         *_WAYS,
+    ),
+    Study(
+        "focus",
+        "Does a read lie on the thing that is named?",
+        "The same states under every way of reading, by class of fact; beside them the target's own look.",
+        focus_readings,
+        focus_table,
+        focus_figure,
     ),
     Study("fig4", "How many?", "Fixed numbers of entries against the cumulative-mass rule (the paper's figure 4).", *_WAYS),
     Study("fig6", "How deep in the draft?", "Only states up to this depth may read (the paper's figure 6).", *_WAYS),

@@ -47,11 +47,15 @@ class Looking:
         self.keys, self.scale = (stored.float(), None) if exact else quantise(stored)
 
     @torch.inference_mode()
-    def queries(self) -> Tensor:
-        """(layers, heads, size): what each watched layer asked when it predicted the root, turned to its position."""
+    def queries(self, at: int | None = None) -> Tensor:
+        """(layers, heads, size): what each watched layer asked at the text token number ``at`` of the prompt, turned to its
+        position; None = at the token that predicted the root."""
         run, backbone = self.run, self.run.target.backbone
-        states = run.entered[:, -1] if run.cache.tip is None else run.cache.tip  # (layers, d)
-        cos, sin = (part[0] for part in backbone.rotation(run.next_position - 1))  # (1, size)
+        if at is None:
+            states, position = run.entered[:, -1] if run.cache.tip is None else run.cache.tip, run.next_position - 1
+        else:
+            states, position = run.entered[:, at], int(run.positions[at])
+        cos, sin = (part[0] for part in backbone.rotation(position))  # (1, size)
         asked = []
         for layer, state in zip(self.layers, states):
             query = _query(backbone.layers[layer], state).unflatten(-1, (-1, backbone.head_size))
@@ -60,9 +64,10 @@ class Looking:
         return torch.stack(asked)
 
     @torch.inference_mode()
-    def masses(self) -> Tensor:
-        """(layers, N) float32: each layer's softmax over the valid entries, the mean of its heads; 0 at padding."""
-        asked = self.queries().float()
+    def masses(self, at: int | None = None) -> Tensor:
+        """(layers, N) float32: each layer's softmax over the valid entries, the mean of its heads; 0 at padding. ``at``: see
+        ``queries``."""
+        asked = self.queries(at).float()
         kv_heads, size = self.keys.shape[1], asked.shape[-1]
         grouped = asked.unflatten(1, (kv_heads, -1))  # (layers, kv heads, heads of each, size)
         scores = grouped @ self.keys.float().transpose(-1, -2) / size**0.5  # (layers, kv heads, heads of each, N)
