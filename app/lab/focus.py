@@ -15,7 +15,7 @@ EXPECTED, LEAST = ("random", "static", "agnostic", "state"), 15
 
 def focus_table(result: dict) -> tuple[list[str], list[list]]:
     """Columns and rows: a way of reading with its hits overall, by kind of picture and by class of fact."""
-    rows, classes = result["rows"], list(next(iter(result["rows"].values()))["classes"])
+    rows, classes = result["rows"], list(result["rows"]["fovea"]["classes"])
     columns = ["way of reading", "facts", "top entry on the thing", "change, points (95 %)", "weight there, x its area"]
     table = []
     for name, row in rows.items():
@@ -57,7 +57,7 @@ def focus_figure(result: dict) -> Figure:
     from plotly import graph_objects as go
 
     rows = result["rows"]
-    names, classes = list(rows), list(next(iter(rows.values()))["classes"])
+    names, classes = list(rows), list(rows["fovea"]["classes"])
     shares = [[rows[name]["classes"][cls]["pointing"] for cls in classes] for name in names]
     told = [["" if share is None else f"{100 * share:.0f}" for share in row] for row in shares]
     heat = go.Heatmap(
