@@ -22,6 +22,9 @@ def policy_table(result: dict) -> tuple[list[str], list[list]]:
         "x plain",
         "entries",
         "captured",
+        "among its K best",
+        "same as the state before",
+        "choosing, ms a round",
     ]
     rows = []
     for name, row in result["rows"].items():
@@ -37,6 +40,8 @@ def policy_table(result: dict) -> tuple[list[str], list[list]]:
                 number(figures["speedup"]),
                 number(figures["entries"], 0),
                 percent(figures["captured"]),
+                *(percent(figures.get(name)) for name in ("overlap", "jaccard")),  # results of before have none
+                number(figures.get("select_ms")),
             ]
         )
     return columns, rows

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, median
 
 from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, machine, versions
 from fovea_core.bench.models import Loader, load_builtin
+from fovea_core.bench.observe import Choices, Observed
 from fovea_core.bench.pointing import Pointing
 from fovea_core.bench.score import place_facts
 from fovea_core.bench.scoring import Ran, SharedPrefill, run_once
@@ -73,7 +75,8 @@ TABLES = {
 @dataclass
 class Measured:
     """What one row did on one picture: tokens behind the first and rounds; hits of facts and facts with a read; mean entries
-    and captured mass of all reads; mean Jaccard distance between the reads of neighbouring words (None without reads)."""
+    and captured mass of all reads; mean Jaccard distance between the reads of neighbouring words; overlap and jaccard as in
+    observe.Choices (None without reads)."""
 
     tokens: int
     rounds: int
@@ -83,10 +86,13 @@ class Measured:
     captured: float | None
     movement: float | None
     same: bool
+    overlap: float | None = None
+    jaccard: float | None = None
 
 
-def measure(case: Case, ran: Ran, plain_ids: list[int]) -> Measured:
-    """One run's figures."""
+def measure(case: Case, ran: Ran, plain_ids: list[int], choices: Choices | None = None) -> Measured:
+    """One run's figures; ``choices``: what its policy chose, where that was observed."""
+    overlap, jaccard = choices.means() if choices else (None, None)
     pointing = Pointing()
     pointing.add(case.picture, ran.summary, place_facts(case.long, ran.summary.tokens), ran.reads)
     shown = [token.read for token in ran.summary.tokens if token.read is not None]
@@ -102,6 +108,8 @@ def measure(case: Case, ran: Ran, plain_ids: list[int]) -> Measured:
         captured=fmean(read.captured for read in ran.reads) if ran.reads else None,
         movement=fmean(moved) if moved else None,
         same=ran.summary.ids == plain_ids,
+        overlap=overlap,
+        jaccard=jaccard,
     )
 
 
@@ -141,13 +149,13 @@ def read_table(
         step(f"timing {case.kind} {seed}")
     others = watch.others()
     measured: dict[str, dict[str, list[Measured]]] = {label: {kind: [] for kind in KINDS} for label in rows}
-    shared = SharedPrefill(models["target"])
+    shared, observed = SharedPrefill(models["target"]), Observed(models["drafter"])
     for seed in seeds:
         case = draw_case(seed, scale)
         plain_ids = decode_plain(shared, case.image, case.long.question, _plain(budget)).ids
         for label, row in rows.items():
-            ran = _run(models | {"target": shared}, case, row, MAPS, budget)
-            measured[label][case.kind].append(measure(case, ran, plain_ids))
+            ran = _run(models | {"target": shared, "drafter": observed}, case, row, MAPS, budget)
+            measured[label][case.kind].append(measure(case, ran, plain_ids, None if row.blind else observed.choices))
         step(f"reading {case.kind} {seed}")
     over = {"overall": KINDS, **{kind: [kind] for kind in KINDS}}
     table = {label: {key: figures(label, measured, times, kinds) for key, kinds in over.items()} for label in rows}
@@ -175,13 +183,25 @@ def read_table(
 
 
 def time_rows(models: dict, case: Case, rows: dict[str, Row], budget: int) -> dict[str, float]:
-    """Median ms of whole requests, prefill included: plain decoding and every row on the timed tree, in turns."""
+    """Median ms of whole requests, prefill included: plain decoding and every row on the timed tree, in turns; and, as
+    'select NAME', a row's median ms a round for selection, readout and correction."""
+    spent: dict[str, list[float]] = {select_key(name): [] for name in rows}
+
+    def draft(name: str, row: Row) -> None:
+        summary = _run(models, case, row, TIMED, budget).summary
+        spent[select_key(name)].append(summary.select_ms / max(1, summary.rounds))
+
     ways: dict[str, Callable] = {
         "plain": lambda: decode_plain(models["target"], case.image, case.long.question, _plain(budget))
     }
     for name, row in rows.items():
-        ways[name] = lambda row=row: _run(models, case, row, TIMED, budget)
-    return interleaved_ms(ways)
+        ways[name] = partial(draft, name, row)
+    return interleaved_ms(ways) | {key: median(values) for key, values in spent.items()}
+
+
+def select_key(name: str) -> str:
+    """Where ``time_rows`` puts the selection's time of a row."""
+    return f"select {name}"
 
 
 def _run(models: dict, case: Case, row: Row, tree: str, budget: int) -> Ran:
@@ -199,8 +219,8 @@ def figures(name: str, measured: dict, times: dict, kinds: Sequence[str]) -> dic
     """What a row comes to over ``kinds``, each figure the mean of the kinds' figures.
 
     tau and pointing with their change against FOVEA and its paired 95 % interval (pictures drawn again with replacement inside
-    each kind); speedup over plain decoding, prefill included, on the timed chain, and its change; entries, captured and
-    movement: means over pictures. None where nothing was counted.
+    each kind); speedup over plain decoding, prefill included, on the timed chain, and its change; entries, captured, movement,
+    overlap and jaccard: means over pictures; select_ms: mean over the timed pictures. None where nothing was counted.
     """
     mine, full = ([measured[row][kind] for kind in kinds] for row in (name, FULL))
     lengths = [[(m.tokens, m.rounds, f.tokens, f.rounds) for m, f in zip(a, b)] for a, b in zip(mine, full)]
@@ -213,8 +233,9 @@ def figures(name: str, measured: dict, times: dict, kinds: Sequence[str]) -> dic
         out[figure] = own
         out[f"{figure}_change"] = None if own is None or reference is None else own - reference
         out[f"{figure}_interval"] = change_interval(groups)
-    for figure in ("entries", "captured", "movement"):
+    for figure in ("entries", "captured", "movement", "overlap", "jaccard"):
         out[figure] = _mean([getattr(m, figure) for group in mine for m in group])
+    out["select_ms"] = _mean([t.get(select_key(name)) for kind in kinds for t in times[kind]])
     return out
 
 
