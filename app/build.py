@@ -37,7 +37,7 @@ def build_page(session: Session, examples: Sequence[Example] | None = None) -> g
             with gr.Tab("Explain", id="explain"):
                 on = build_explain(session, examples)
             with gr.Tab("Compare", id="compare"):
-                pair = build_compare(session, examples, on.asked[:-1])
+                pair = build_compare(session, examples, on.asked[:-2])
             if found := measured(ASSETS / "bench"):
                 with gr.Tab("Lab", id="lab"):
                     build_lab(found)

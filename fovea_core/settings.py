@@ -45,6 +45,7 @@ class RunSettings(BaseModel):
     ``policy``: what the memory does, one of POLICIES.
     ``depth_limit``: deepest state that reads the memory; None takes the drafter checkpoint's own.
     ``detail``: ``nodes`` records reads and nodes, ``rounds`` only the rounds (used for timing).
+    ``looks``: record where the target looked, too; needs ``nodes``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,6 +58,7 @@ class RunSettings(BaseModel):
     policy: Annotated[str, Field(max_length=40)] = "fovea"
     depth_limit: Annotated[int, Field(ge=-1, le=64, strict=True)] | None = None
     detail: Literal["nodes", "rounds"] = "nodes"
+    looks: bool = False
 
     @field_validator("policy")
     @classmethod

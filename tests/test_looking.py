@@ -5,14 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
+from fovea_core.decode.draft import watched
 from fovea_core.decode.loop import decode
+from fovea_core.decode.redraft import redraft
+from fovea_core.memory.rivals import vote
 from fovea_core.settings import make_settings
 from fovea_core.targets.cache import SlotCache
 from fovea_core.targets.geometry import centres
 from fovea_core.targets.looking import Looking, look_layers, quantise
-from fovea_core.trace.events import Shape, Tile
+from fovea_core.trace.codec import unpack_entries
+from fovea_core.trace.events import MemoryRead, Shape, Tile
+from fovea_core.trace.fold import fold
+from fovea_core.trace.laws import checked
 from tests.families import FAMILIES, tiny
-from tests.toys import ScriptDrafter, coin, toy_picture, toy_target
+from tests.toys import ScriptDrafter, coin, toy_drafter, toy_picture, toy_target
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 QUESTION = "what is in the picture?"
@@ -169,3 +175,53 @@ def test_centres_of_entries():
     ]
     found = centres(tiles, 7).round(4).tolist()
     assert found == [[-1, -1], [0.25, 0.5], [0.75, 0.5], [-1, -1], [0.75, 0], [0.75, 1], [-1, -1]]
+
+
+SHAPE = Shape(depth=4, width=2, nodes=9)
+
+
+@pytest.mark.parametrize("policy", ["fovea", "unilaspec-4"])
+def test_looks_are_recorded_beside_a_run(target, policy):
+    """The run with looks is the run without them, event for event, and lawful; each token behind the first has the look of the
+    whole model's attention as it said it, its eight entries by vote."""
+    drafter = toy_drafter(target) if target.id.startswith("toy") else ScriptDrafter("s", coin(0.5), [3] * 30, target.vocab_size)
+    image, settings = toy_picture(1, 90, 60), make_settings(max_new_tokens=12, tree=SHAPE, policy=policy)
+    plain, seen = (
+        list(checked(decode(target, drafter, image, QUESTION, settings.model_copy(update={"looks": looks}))))
+        for looks in (False, True)
+    )
+    told = [event for event in seen if isinstance(event, MemoryRead) and event.source == "target"]
+    ours = [event for event in seen if event not in told]
+    assert [bare(event) for event in plain[1:]] == [bare(event) for event in ours[1:]] and plain[-1].ids == seen[-1].ids
+    assert not any(isinstance(event, MemoryRead) and event.source == "target" for event in plain)
+    tokens = fold(seen).tokens
+    assert len(told) == len(tokens) - 1 and tokens[0].look is None and all(token.look is not None for token in tokens[1:])
+    assert [bare(token.read) for token in tokens] == [bare(token.read) for token in fold(plain).tokens]
+    valid = target.prefill(image, QUESTION).valid
+    for at in (1, len(tokens) - 1):
+        masses = slow_masses(target, image, [token.token for token in tokens[:at]])
+        look, mean = tokens[at].look, masses.mean(0)
+        entries = unpack_entries(look.entries)
+        assert len(entries) == min(8, int(valid.sum())) and look.captured == pytest.approx(float(mean[entries].sum()), abs=0.02)
+        assert look.top_mass == pytest.approx(float(mean[entries].max()), abs=0.02) and look.gate is None
+        ranks = vote(masses).masked_fill(~valid, -1)
+        assert float(ranks[entries].min()) > float(ranks.topk(len(entries)).values[-1]) - 0.1
+    again = redraft(target, drafter, image, seen, 1, []) if target.id.startswith("toy") and policy == "fovea" else None
+    if again is not None:
+        assert all(event.source == "drafter" for event in again.new if isinstance(event, MemoryRead))
+
+
+def bare(event):
+    """An event without what the clock and the running number say."""
+    if event is None:
+        return None
+    return {name: value for name, value in event.model_dump().items() if name != "n" and not name.endswith("ms")}
+
+
+def test_rounds_only_record_no_looks():
+    """``looks`` goes with nodes: a timed run watches nothing."""
+    target = toy_target()
+    settings = make_settings(max_new_tokens=8, tree=SHAPE, looks=True, detail="rounds")
+    assert watched(target, None, settings) == () != watched(target, None, settings.model_copy(update={"detail": "nodes"}))
+    events = list(decode(target, None, toy_picture(), QUESTION, settings))
+    assert not any(isinstance(event, MemoryRead) for event in events)

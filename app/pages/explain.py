@@ -86,7 +86,14 @@ def build_explain(session: Session, examples: Sequence[Example]) -> Handlers:
     engine = {"concurrency_id": "engine", "concurrency_limit": 16, **quiet}
     accepted.then(on.answer, None, [player, line], trigger_mode="always_last", **engine)
     stop.click(on.stop, None, None, queue=False, **quiet)
-    opened = [picture, question, suggestions, player, line, *settings[:-1]]  # a recording does not say whether to compare
+    opened = [
+        picture,
+        question,
+        suggestions,
+        player,
+        line,
+        *settings[:-2],
+    ]  # a recording does not say whether to compare or to look
     if recorded:
         gallery.open(on.open, None, opened, queue=False, **quiet)
         again = gallery.rerun(on.rerun, settings, opened, trigger_mode="once", queue=False, **quiet)
@@ -119,7 +126,12 @@ def _settings() -> list[gr.components.Component]:
         )
         shared = shared_settings()
         compare = gr.Checkbox(value=True, label="Measure plain decoding after the run")
-    return [drafter, policy, *shared, compare]
+        looks = gr.Checkbox(
+            value=True,
+            label="Record where the target looked",
+            info="a second map, of the target's own attention; not in timed runs",
+        )
+    return [drafter, policy, *shared, compare, looks]
 
 
 def shared_settings() -> list[gr.components.Component]:

@@ -55,7 +55,7 @@ def run_once(target, drafter: Drafter, image, question: str, settings: RunSettin
     fold, reads = Fold(), []
     for event in decode(target, drafter, image, question, settings, cost=cost):
         fold.add(event)
-        if isinstance(event, MemoryRead):
+        if isinstance(event, MemoryRead) and event.source == "drafter":
             reads.append(event)
     return Ran(fold.summary(), tuple(reads))
 

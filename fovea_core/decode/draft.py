@@ -6,6 +6,7 @@ from typing import Protocol
 
 import torch
 
+from fovea_core.decode.looks import wanted as looks_wanted
 from fovea_core.decode.tree import Draft
 from fovea_core.settings import RunSettings
 from fovea_core.targets.base import Target
@@ -50,7 +51,7 @@ class Drafter(Protocol):
 def watched(target: Target, drafter: Drafter | None, settings: RunSettings) -> tuple[int, ...]:
     """Layers of the target that a run has to watch (Target.prefill): none unless somebody asks where it looks."""
     asked = getattr(drafter, "watches", None)
-    return look_layers(len(target.backbone.layers)) if asked and asked(settings) else ()
+    return look_layers(len(target.backbone.layers)) if looks_wanted(settings) or (asked and asked(settings)) else ()
 
 
 def sight(drafter: Drafter | None, settings: RunSettings) -> tuple[str, int]:

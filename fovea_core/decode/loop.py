@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from PIL import Image
@@ -15,6 +16,7 @@ from PIL import Image
 from fovea_core.decode.choose import Chooser
 from fovea_core.decode.cost import cost_table, max_depth
 from fovea_core.decode.draft import Drafter, watched
+from fovea_core.decode.looks import Looks
 from fovea_core.decode.plain import answer_limit
 from fovea_core.decode.propose import Proposer
 from fovea_core.decode.report import Report
@@ -81,6 +83,7 @@ def decode(
     # 2 remember: the drafter builds its visual memory, once
     proposer = Proposer(drafter.start(run, settings) if drafter else None, settings.tree, chooser, target.vocab_size)
     proposer.tell(run.first_news(root))
+    looks = Looks(run, settings)
     report.emit([root])
     remember_ms = watch.ms() - prefill_ms
     yield from watch.hand_over([report.prefilled(run, root, prefill_ms, remember_ms, watch.aside(run.outside))])
@@ -104,7 +107,10 @@ def decode(
             chooser.learn(draft, verdict)
         # 6 report
         report.emit(verdict.emitted)
-        yield from watch.hand_over([report.verified(draft, verdict, drafted - began, watch.ms() - resumed)])
+        verified = report.verified(
+            draft, verdict, drafted - began, watch.ms() - resumed, watch.aside(partial(looks.of, verdict))
+        )
+        yield from watch.hand_over(verified)
     yield from watch.hand_over([report.finished(reason, watch.ms(), prefill_ms)])
 
 

@@ -85,10 +85,10 @@ class Backbone:
         """An empty cache for one run."""
         return SlotCache(len(self.layers), self.kv_heads, self.head_size, slots, self.embedding.dtype, self.embedding.device)
 
-    def rotation(self, position: int) -> tuple[Tensor, Tensor]:
-        """Cosine and sine of a text token's position, each (1, 1, size)."""
+    def rotation(self, position: int, count: int = 1) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of ``count`` text tokens from ``position`` on, each (1, count, size)."""
         cos, sin = self._rope
-        return cos[:, position : position + 1], sin[:, position : position + 1]
+        return cos[:, position : position + count], sin[:, position : position + count]
 
     @torch.inference_mode()
     def forward(self, embedded: Tensor, positions: Tensor | slice, mask: Tensor | None, cache: SlotCache) -> Tensor:

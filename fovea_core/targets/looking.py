@@ -6,6 +6,8 @@ query follows as the layer itself makes it, and its visual keys lie in the cache
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -47,33 +49,41 @@ class Looking:
         self.keys, self.scale = (stored.float(), None) if exact else quantise(stored)
 
     @torch.inference_mode()
-    def queries(self, at: int | None = None) -> Tensor:
-        """(layers, heads, size): what each watched layer asked at the text token number ``at`` of the prompt, turned to its
-        position; None = at the token that predicted the root."""
-        run, backbone = self.run, self.run.target.backbone
-        if at is None:
-            states, position = run.entered[:, -1] if run.cache.tip is None else run.cache.tip, run.next_position - 1
-        else:
-            states, position = run.entered[:, at], int(run.positions[at])
-        cos, sin = (part[0] for part in backbone.rotation(position))  # (1, size)
+    def masses(self, at: int | None = None) -> Tensor:
+        """(layers, N) float32: each layer's softmax over the valid entries, the mean of its heads; 0 at padding.
+
+        As it looked at the text token number ``at`` of the prompt; None = at the token that predicted the root.
+        """
+        run = self.run
+        if at is not None:
+            return self._masses(run.entered[:, at : at + 1], int(run.positions[at]))[0]
+        states = run.entered[:, -1] if run.cache.tip is None else run.cache.tip
+        return self._masses(states[:, None], run.next_position - 1)[0]
+
+    @torch.inference_mode()
+    def along(self, path: Sequence[int]) -> Tensor:
+        """(path, layers, N): ``masses`` of the nodes that were committed last."""
+        return self._masses(self.run.cache.entered[:, list(path)], self.run.next_position - len(path))
+
+    def _masses(self, states: Tensor, position: int) -> Tensor:
+        """(layers, m, d) states that enter the watched layers at ``position`` and the ones behind it, to (m, layers, N)."""
+        asked = self._queries(states, position).float()
+        grouped = asked.unflatten(1, (self.keys.shape[1], -1))  # (layers, kv heads, heads of each, m, size)
+        scores = grouped @ self.keys.float().transpose(-1, -2)[:, :, None] / asked.shape[-1] ** 0.5  # (..., m, N)
+        if self.scale is not None:
+            scores = scores * self.scale.transpose(-1, -2)[:, :, None]
+        return scores.masked_fill(~self.valid, -torch.inf).softmax(-1).mean((1, 2)).transpose(0, 1)
+
+    def _queries(self, states: Tensor, position: int) -> Tensor:
+        """(layers, heads, m, size): what each watched layer asks at these states, turned to their positions."""
+        backbone = self.run.target.backbone
+        cos, sin = (part[0] for part in backbone.rotation(position, states.shape[1]))  # (m, size)
         asked = []
         for layer, state in zip(self.layers, states):
-            query = _query(backbone.layers[layer], state).unflatten(-1, (-1, backbone.head_size))
+            query = _query(backbone.layers[layer], state).unflatten(-1, (-1, backbone.head_size)).transpose(0, 1)
             left, right = query.chunk(2, -1)
             asked.append(query * cos + torch.cat([-right, left], -1) * sin)
         return torch.stack(asked)
-
-    @torch.inference_mode()
-    def masses(self, at: int | None = None) -> Tensor:
-        """(layers, N) float32: each layer's softmax over the valid entries, the mean of its heads; 0 at padding. ``at``: see
-        ``queries``."""
-        asked = self.queries(at).float()
-        kv_heads, size = self.keys.shape[1], asked.shape[-1]
-        grouped = asked.unflatten(1, (kv_heads, -1))  # (layers, kv heads, heads of each, size)
-        scores = grouped @ self.keys.float().transpose(-1, -2) / size**0.5  # (layers, kv heads, heads of each, N)
-        if self.scale is not None:
-            scores = scores * self.scale.transpose(-1, -2)
-        return scores.masked_fill(~self.valid, -torch.inf).softmax(-1).mean((1, 2))
 
     def visual_states(self) -> Tensor:
         """(layers, N, d): what entered the watched layers at the image tokens."""
@@ -81,5 +91,5 @@ class Looking:
 
 
 def _query(layer: nn.Module, state: Tensor) -> Tensor:
-    """(d,) a state that enters a decoder layer to (heads x size) the query its attention makes of it, not yet turned."""
+    """(m, d) states that enter a decoder layer to (m, heads x size) the query its attention makes of it, not yet turned."""
     return layer.self_attn.q_proj(layer.input_layernorm(state))
