@@ -75,6 +75,7 @@ def _policies(name: str, help: str) -> None:
 
 
 _policies("table7", "The same drafter under every policy of its memory: what the state's own choice is worth.")
+_policies("table3", "How the picture is brought into the drafter: correction, rebuilt cache, image tokens in its context.")
 _policies("fig4", "How many entries a read keeps: fixed numbers against the cumulative-mass rule.")
 _policies("fig6", "How deep in the draft tree states may read.")
 

@@ -88,7 +88,7 @@ def test_the_bench_on_toys():
     patch.setattr(workloads, "TIMED_PICTURES", 1)
     steps = []
     seeds = range(9_400_000, 9_400_003)
-    rows = {**TABLES["table7"], "topk-3": Row({"policy": "topk-3"}), "l <= 1": TABLES["fig6"]["l <= 1"]}
+    rows = {**TABLES["table7"], "topk-3": Row({"policy": "topk-3"}), "l <= 1": TABLES["fig6"]["l <= 1"]} | TABLES["table3"]
     patch.setitem(TABLES, "tried", rows)
     out = read_table("tried", load_toys, seeds, lambda *step: steps.append(step), budget=10, scale=0.25)
     patch.undo()
@@ -97,15 +97,21 @@ def test_the_bench_on_toys():
         overall = by_kind["overall"]
         assert overall["same_ids_rate"] == 1 and overall["answers"] == 3
         assert overall["tau"] >= 1 and overall["speedup"] > 0
-        assert (overall["entries"] is None) == (name in ("none", "blind twin"))
+        blind = name in ("none", "blind twin") or "untrained" in name
+        assert (overall["entries"] is None) == blind
         for figure in ("overlap", "jaccard"):
-            assert (overall[figure] is None) == (name in ("none", "blind twin"))
+            assert (overall[figure] is None) == blind
         assert overall["select_ms"] >= 0 and (overall["select_ms"] > 0) == (overall["entries"] is not None)
     for name in ("fovea", "topk-16", "dense"):
         assert out["rows"][name]["overall"]["overlap"] == 1
     assert out["rows"]["agnostic-16"]["overall"]["jaccard"] == out["rows"]["dense"]["overall"]["jaccard"] == 1
     assert out["rows"]["fovea"]["overall"]["tau_change"] == 0
     assert out["rows"]["topk-3"]["overall"]["entries"] == 3
+    same = ("tau", "pointing", "entries", "captured", "jaccard")
+    assert [out["rows"]["correction + rebuild"]["overall"][name] for name in same] == pytest.approx(
+        [out["rows"]["fovea"]["overall"][name] for name in same], abs=1e-4
+    )
+    assert all(row["overall"]["draft_ms"] > row["overall"]["select_ms"] for row in out["rows"].values())
     assert out["rows"]["dense"]["paper"] == {"speedup_change": -0.157, "tau_change": -0.193}
     text = io.StringIO()
     print_policies(json.loads(json.dumps(out)), Console(file=text, width=200))

@@ -39,6 +39,13 @@ STUDIES = (
         focus_table,
         focus_figure,
     ),
+    Study(
+        "table3",
+        "Does it matter how the picture is brought in?",
+        "As a correction, or as image tokens in the drafter's context (the paper's Table 3); these weights were never trained "
+        "for the latter, so their tau says nothing about it.",
+        *_WAYS,
+    ),
     Study("fig4", "How many?", "Fixed numbers of entries against the cumulative-mass rule (the paper's figure 4).", *_WAYS),
     Study("fig6", "How deep in the draft?", "Only states up to this depth may read (the paper's figure 6).", *_WAYS),
 )

@@ -24,7 +24,8 @@ def policy_table(result: dict) -> tuple[list[str], list[list]]:
         "captured",
         "among its K best",
         "same as the state before",
-        "choosing, ms a round",
+        "drafting, ms a round",
+        "choosing, ms of it",
     ]
     rows = []
     for name, row in result["rows"].items():
@@ -41,7 +42,7 @@ def policy_table(result: dict) -> tuple[list[str], list[list]]:
                 number(figures["entries"], 0),
                 percent(figures["captured"]),
                 *(percent(figures.get(name)) for name in ("overlap", "jaccard")),  # results of before have none
-                number(figures.get("select_ms")),
+                *(number(figures.get(name)) for name in ("draft_ms", "select_ms")),
             ]
         )
     return columns, rows

@@ -1,5 +1,5 @@
-"""``bench table7``, ``fig4``, ``fig6``: the same drafter reading in other ways, with the change against FOVEA: the paper's
-Table 7 (controls) and figures 4 (how many entries) and 6 (how deep) in miniature.
+"""``bench table7``, ``table3``, ``fig4``, ``fig6``: the same drafter reading in other ways, with the change against FOVEA: the
+paper's Table 7 (controls), Table 3 (interfaces), figures 4 (how many entries) and 6 (how deep) in miniature.
 
 Each row answers the same questions on the same tree; a row's tau, pointing and captured mass come from one untimed run a
 picture, its speedup from runs that take turns with plain decoding and with all other rows.
@@ -21,6 +21,8 @@ from fovea_core.bench.score import place_facts
 from fovea_core.bench.scoring import Ran, SharedPrefill, run_once
 from fovea_core.bench.timing import REPEATS, RESAMPLES, change_interval, interleaved_ms, ratio
 from fovea_core.bench.workloads import MAPS, TREES, Case, draw_case, timed_seeds
+from fovea_core.decode.draft import Drafter
+from fovea_core.decode.interfaces import Interface
 from fovea_core.decode.plain import decode_plain
 from fovea_core.settings import RunSettings
 from fovea_core.trace.codec import unpack_entries
@@ -36,10 +38,12 @@ TIMED = "chain"
 
 @dataclass(frozen=True)
 class Row:
-    """One way to read: ``settings`` beside the workload's; ``paper``: its (speedup, tau) change against full FOVEA there."""
+    """One way to read: ``settings`` beside the workload's; ``interface``: one of decode.interfaces, None = the correction;
+    ``paper``: its (speedup, tau) change against full FOVEA there."""
 
     settings: dict = field(default_factory=dict)
     blind: bool = False
+    interface: str | None = None
     paper: tuple[float, float] | None = None
 
 
@@ -63,6 +67,13 @@ CONTROLS = {
 #: Rows of every table by its name.
 TABLES = {
     "table7": CONTROLS,
+    "table3": {
+        FULL: Row(),
+        "correction + rebuild": Row(interface="rebuild", paper=(-0.091, 0.003)),
+        "fixed prefix, untrained for it": Row(interface="prefix", paper=(-0.174, -0.193)),
+        "dynamic insertion, untrained for it": Row(interface="insertion", paper=(-0.323, 0.075)),
+        "none": Row({"policy": "none"}),
+    },
     "fig4": {FULL: Row(), **{name: Row({"policy": name}) for name in ("none", *(f"topk-{2**i}" for i in range(8)), "dense")}},
     "fig6": {
         FULL: Row(),
@@ -149,13 +160,14 @@ def read_table(
         step(f"timing {case.kind} {seed}")
     others = watch.others()
     measured: dict[str, dict[str, list[Measured]]] = {label: {kind: [] for kind in KINDS} for label in rows}
-    shared, observed = SharedPrefill(models["target"]), Observed(models["drafter"])
+    shared = SharedPrefill(models["target"])
     for seed in seeds:
         case = draw_case(seed, scale)
         plain_ids = decode_plain(shared, case.image, case.long.question, _plain(budget)).ids
         for label, row in rows.items():
-            ran = _run(models | {"target": shared, "drafter": observed}, case, row, MAPS, budget)
-            measured[label][case.kind].append(measure(case, ran, plain_ids, None if row.blind else observed.choices))
+            observed = Observed(_drafter(models, row))
+            ran = _run(shared, observed, case, row, MAPS, budget)
+            measured[label][case.kind].append(measure(case, ran, plain_ids, observed.choices))
         step(f"reading {case.kind} {seed}")
     over = {"overall": KINDS, **{kind: [kind] for kind in KINDS}}
     table = {label: {key: figures(label, measured, times, kinds) for key, kinds in over.items()} for label in rows}
@@ -184,12 +196,14 @@ def read_table(
 
 def time_rows(models: dict, case: Case, rows: dict[str, Row], budget: int) -> dict[str, float]:
     """Median ms of whole requests, prefill included: plain decoding and every row on the timed tree, in turns; and, as
-    'select NAME', a row's median ms a round for selection, readout and correction."""
-    spent: dict[str, list[float]] = {select_key(name): [] for name in rows}
+    'draft NAME' and 'select NAME', a row's median ms a round for drafting as a whole, and for selection, readout and correction
+    in it."""
+    spent: dict[str, list[float]] = {f"{part} {name}": [] for name in rows for part in ("draft", "select")}
 
     def draft(name: str, row: Row) -> None:
-        summary = _run(models, case, row, TIMED, budget).summary
-        spent[select_key(name)].append(summary.select_ms / max(1, summary.rounds))
+        summary = _run(models["target"], _drafter(models, row), case, row, TIMED, budget).summary
+        spent[f"draft {name}"].append((summary.draft_ms + summary.select_ms) / max(1, summary.rounds))
+        spent[f"select {name}"].append(summary.select_ms / max(1, summary.rounds))
 
     ways: dict[str, Callable] = {
         "plain": lambda: decode_plain(models["target"], case.image, case.long.question, _plain(budget))
@@ -199,16 +213,15 @@ def time_rows(models: dict, case: Case, rows: dict[str, Row], budget: int) -> di
     return interleaved_ms(ways) | {key: median(values) for key, values in spent.items()}
 
 
-def select_key(name: str) -> str:
-    """Where ``time_rows`` puts the selection's time of a row."""
-    return f"select {name}"
+def _drafter(models: dict, row: Row) -> Drafter:
+    drafter = models["blind" if row.blind else "drafter"]
+    return Interface(drafter, row.interface) if row.interface else drafter
 
 
-def _run(models: dict, case: Case, row: Row, tree: str, budget: int) -> Ran:
+def _run(target, drafter: Drafter, case: Case, row: Row, tree: str, budget: int) -> Ran:
     detail = "nodes" if tree == MAPS else "rounds"
     settings = RunSettings(**({"max_new_tokens": budget, "tree": TREES[tree], "detail": detail} | row.settings))
-    drafter = models["blind" if row.blind else "drafter"]
-    return run_once(models["target"], drafter, case.image, case.long.question, settings, None)
+    return run_once(target, drafter, case.image, case.long.question, settings, None)
 
 
 def _plain(budget: int) -> RunSettings:
@@ -220,7 +233,8 @@ def figures(name: str, measured: dict, times: dict, kinds: Sequence[str]) -> dic
 
     tau and pointing with their change against FOVEA and its paired 95 % interval (pictures drawn again with replacement inside
     each kind); speedup over plain decoding, prefill included, on the timed chain, and its change; entries, captured, movement,
-    overlap and jaccard: means over pictures; select_ms: mean over the timed pictures. None where nothing was counted.
+    overlap and jaccard: means over pictures; draft_ms and select_ms (see time_rows): over the timed ones. None where nothing
+    was counted.
     """
     mine, full = ([measured[row][kind] for kind in kinds] for row in (name, FULL))
     lengths = [[(m.tokens, m.rounds, f.tokens, f.rounds) for m, f in zip(a, b)] for a, b in zip(mine, full)]
@@ -235,7 +249,8 @@ def figures(name: str, measured: dict, times: dict, kinds: Sequence[str]) -> dic
         out[f"{figure}_interval"] = change_interval(groups)
     for figure in ("entries", "captured", "movement", "overlap", "jaccard"):
         out[figure] = _mean([getattr(m, figure) for group in mine for m in group])
-    out["select_ms"] = _mean([t.get(select_key(name)) for kind in kinds for t in times[kind]])
+    for part in ("draft", "select"):
+        out[f"{part}_ms"] = _mean([t.get(f"{part} {name}") for kind in kinds for t in times[kind]])
     return out
 
 

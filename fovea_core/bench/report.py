@@ -129,7 +129,7 @@ def print_policies(result: dict, console: Console | None = None) -> None:
     """Print a result of ``bench table7``, ``fig4`` or ``fig6``: a row a policy, with its changes against FOVEA."""
     table = Table(title=f"bench {result['workload']['name']}, seeds {result['workload']['seeds']}", title_justify="left")
     table.add_column("policy", no_wrap=True)
-    for name in (*POLICY_FIGURES, "entries", "captured", "overlap", "jaccard", "select ms"):
+    for name in (*POLICY_FIGURES, "entries", "captured", "overlap", "jaccard", "draft ms", "select ms"):
         table.add_column(name, justify="right")
     table.add_column("tau change: " + ", ".join(KINDS), justify="right")
     for name, row in result["rows"].items():
@@ -142,7 +142,8 @@ def policy_cells(row: dict) -> list[str]:
     overall = row["overall"]
     cells = [f"{_cell(name, overall[name])} {_change(overall, name)}".strip() for name in POLICY_FIGURES]
     cells += [_cell("entries", overall["entries"]), _cell("same_ids_rate", overall["captured"])]
-    cells += [_percent(overall["overlap"]), _percent(overall["jaccard"]), _cell("select_ms", overall["select_ms"])]
+    cells += [_percent(overall["overlap"]), _percent(overall["jaccard"])]
+    cells += [_cell(name, overall[name]) for name in ("draft_ms", "select_ms")]
     return [*cells, ", ".join(_change(row[kind], "tau") or "-" for kind in KINDS)]
 
 
