@@ -34,7 +34,7 @@ STUDIES = (
     Study(
         "focus",
         "Does a read lie on the thing that is named?",
-        "The same states under every way of reading, by class of fact; beside them the target's own look.",
+        "The same root states (depth 0) under every way of reading, by class of fact; beside them the target's own look.",
         focus_readings,
         focus_table,
         focus_figure,
