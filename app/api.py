@@ -22,12 +22,11 @@ from app.asking import DRAFTERS, LIMITS, TREES, make_ticket
 from app.session import Session, sentence
 from app.ticket import Ticket, Update
 from fovea_core import pictures
-from fovea_core.settings import MAX_QUESTION_CHARS
+from fovea_core.settings import MAX_QUESTION_CHARS, POLICY_KINDS
 from fovea_core.trace import record
 from fovea_core.trace.differences import differences, mean_entries
 from fovea_core.trace.fold import summary_json
 
-POLICIES = ("fovea", "topk-K", "dense", "none", "random-K", "static-K", "agnostic-K", "state-K", "tiger-K")
 PALETTES = ("viridis", "cividis", "magma", "spotlight")
 #: Default, JSON type and description of what a run is made of, in the order of asking.make_ticket after picture and question.
 _RUN = {
@@ -42,9 +41,10 @@ _RUN = {
     "seed": (0, "integer", "of the sampling, 0 to 2147483647"),
     "compare": (True, "boolean", "measure plain decoding of the same request afterwards"),
 }
+_KINDS = "; ".join(f"{name} ({words})" for name, words in POLICY_KINDS.items())
 _WAYS = {
     "drafter": ("builtin", "string", f"who drafts: {', '.join(DRAFTERS)}; with another model what /models says"),
-    "policy": ("fovea", "string", f"what the visual memory does: {', '.join(POLICIES)}"),
+    "policy": ("fovea", "string", f"what the visual memory does: {_KINDS}"),
 }
 
 
@@ -165,7 +165,7 @@ class Endpoints:
         return {
             "target": target,
             "drafters": list(self.session.drafters),
-            "policies": list(POLICIES),
+            "policies": list(POLICY_KINDS),
             "trees": trees,
             "palettes": list(PALETTES),
             "limits": limits,

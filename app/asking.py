@@ -41,6 +41,7 @@ def make_ticket(
     top_p: float,
     seed: float,
     compare: bool,
+    looks: bool = False,
     target: str | None = None,
     drafters: Sequence[str] = DRAFTERS,
 ) -> Ticket:
@@ -59,7 +60,7 @@ def make_ticket(
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise SettingsError(f"{name} {str(value)[:40]!r} is not possible: write a number.")
-    settings = make_settings(**numbers, tree=parse_tree(TREES.get(tree, tree)), policy=policy)
+    settings = make_settings(**numbers, tree=parse_tree(TREES.get(tree, tree)), policy=policy, looks=bool(looks))
     for name, (low, high) in LIMITS.items():
         if not low <= numbers[name] <= high:
             raise SettingsError(f"{name} {numbers[name]} is not possible: {low} to {high} here.")

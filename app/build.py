@@ -39,7 +39,7 @@ def build_page(session: Session, examples: Sequence[Example] | None = None, mode
             with gr.Tab("Explain", id="explain"):
                 on = build_explain(session, examples, models)
             with gr.Tab("Compare", id="compare"):
-                pair = build_compare(session, examples, on.asked[:-1], on.models.shown if on.models else None)
+                pair = build_compare(session, examples, on.asked[:-2], on.models.shown if on.models else None)
             if found := measured(ASSETS / "bench"):
                 with gr.Tab("Lab", id="lab"):
                     build_lab(found)

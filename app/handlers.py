@@ -27,7 +27,7 @@ READY = "Take an example, draw a picture or bring one, and ask."
 #: How many values ``recorded_settings`` gives.
 SETTINGS = 7
 #: How many values ``make_ticket`` takes from the page.
-ASKED = 10
+ASKED = 11
 #: Where player and status line stand among the values of ``shown``.
 PLAYER, LINE = 3, 4
 

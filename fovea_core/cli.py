@@ -87,13 +87,14 @@ def decode(
     top_p: Annotated[float, typer.Option(help="Share of probability kept when sampling.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Of the sampling.")] = 0,
     trace: Annotated[Path | None, typer.Option(metavar="F", help="Record the run into F.")] = None,
+    looks: Annotated[bool, typer.Option(help="Record where the target looked, too.")] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "auto",
     as_json: JsonFlag = False,
 ) -> None:
     """Answer a question about a picture, watch it being drafted and verified, compare with plain decoding."""
     sampling = {"max_new_tokens": max_new_tokens, "temperature": temperature, "top_p": top_p, "seed": seed}
-    settings = make_settings(**sampling, tree=parse_tree(tree), policy=policy, depth_limit=depth_limit)
+    settings = make_settings(**sampling, tree=parse_tree(tree), policy=policy, depth_limit=depth_limit, looks=looks)
     question = checked_question(question)
     from fovea_core.pictures import data_url, open_picture
     from fovea_core.trace.codec import Header

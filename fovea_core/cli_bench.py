@@ -43,6 +43,20 @@ def bench_faithful(
     _measure(context, measure, print_faithful, seeds, FAITHFUL_SEEDS, as_json)
 
 
+@bench_app.command("focus")
+def bench_focus(
+    context: typer.Context,
+    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Seeds of the pictures, B not included.")] = None,
+    as_json: JsonFile = None,
+) -> None:
+    """How often what each policy reads, and the target's own look, lies on the thing that is named next."""
+    from fovea_core.bench.focus import FOCUS_SEEDS
+    from fovea_core.bench.focus import bench_focus as measure
+    from fovea_core.bench.report import print_focus
+
+    _measure(context, measure, print_focus, seeds, FOCUS_SEEDS, as_json)
+
+
 def _policies(name: str, help: str) -> None:
     """Add the command ``bench NAME``, a table of bench/policies.py."""
 
@@ -61,6 +75,7 @@ def _policies(name: str, help: str) -> None:
 
 
 _policies("table7", "The same drafter under every policy of its memory: what the state's own choice is worth.")
+_policies("table3", "How the picture is brought into the drafter: correction, rebuilt cache, image tokens in its context.")
 _policies("fig4", "How many entries a read keeps: fixed numbers against the cumulative-mass rule.")
 _policies("fig6", "How deep in the draft tree states may read.")
 

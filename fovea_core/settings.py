@@ -15,9 +15,23 @@ MAX_NEW_TOKENS = 2_048
 MAX_QUESTION_CHARS = 2_000
 
 
-#: What the memory may do in a run (memory.select and memory.controls); K is the number of entries.
-POLICY = re.compile(r"fovea|dense|none|(?:topk|random|static|agnostic|state|tiger)-[1-9]\d{0,3}")
-POLICIES = "fovea, topk-K, dense, none, or a control: random-K, static-K, agnostic-K, state-K, tiger-K"
+#: What the memory may do in a run (memory.select, memory.controls, memory.rivals) in a few words; K is the number of entries.
+POLICY_KINDS = {
+    "fovea": "the entries that a state needs for most of its mass",
+    "topk-K": "its K best",
+    "dense": "all entries",
+    "none": "no memory",
+    "random-K": "control: K at random",
+    "static-K": "control: the first state's K for the whole answer",
+    "agnostic-K": "control: K for no state at all",
+    "state-K": "control: K without the depth row",
+    "tiger-K": "stand-in for TIGER: K once a round",
+    "unilaspec-K": "stand-in for Uni-LaSpec: K where the target looked",
+    "hawk": "stand-in for HAWK: cells chosen once a picture",
+    "foveated": "stand-in for Foveated Reasoner: one box until it no longer serves",
+}
+POLICY = re.compile(r"fovea|dense|none|hawk|foveated|(?:topk|random|static|agnostic|state|tiger|unilaspec)-[1-9]\d{0,3}")
+POLICIES = ", ".join(POLICY_KINDS)
 
 
 class SettingsError(ValueError):
@@ -31,6 +45,7 @@ class RunSettings(BaseModel):
     ``policy``: what the memory does, one of POLICIES.
     ``depth_limit``: deepest state that reads the memory; None takes the drafter checkpoint's own.
     ``detail``: ``nodes`` records reads and nodes, ``rounds`` only the rounds (used for timing).
+    ``looks``: record where the target looked, too; needs ``nodes``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,6 +58,7 @@ class RunSettings(BaseModel):
     policy: Annotated[str, Field(max_length=40)] = "fovea"
     depth_limit: Annotated[int, Field(ge=-1, le=64, strict=True)] | None = None
     detail: Literal["nodes", "rounds"] = "nodes"
+    looks: bool = False
 
     @field_validator("policy")
     @classmethod

@@ -433,8 +433,8 @@ def test_closing_frees_the_cache_and_the_next_run_works(target, picture, truth):
     """A reader that leaves at any event: the cache is freed, and a new run gives the whole answer."""
     prefill, caches = target.prefill, []
 
-    def watched(*args):
-        made = prefill(*args)
+    def watched(*args, **more):
+        made = prefill(*args, **more)
         caches.append(weakref.ref(made))
         return made
 

@@ -5,14 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 
+from app.asking import DRAFTERS
 from app.lab import STUDIES
 from app.lab.policies import policy_readings, policy_table
 from app.lab.study import csv_text, load_study, number, where
+from app.pages.explain import policy_choices
 from app.pages.lab import _safe, measured
+from app.pair import WAYS
 from fovea_core.examples import ASSETS
+from fovea_core.memory.controls import CONTROLS
+from fovea_core.memory.rivals import RIVALS
+from fovea_core.memory.select import Bounds, make_policy
+from fovea_core.settings import POLICY_KINDS, make_settings
 
 MACHINE = {"processor": "a processor", "cores": 2}
 
@@ -75,3 +83,20 @@ def test_a_damaged_result_is_left_out(tmp_path, content):
 def test_text_is_never_markup_nor_template():
     assert _safe("<b>${1+1}</b>") == "&lt;b&gt;&#36;&#123;1+1&#125;&lt;/b&gt;"
     assert number(-0.001) == "0.00" and number(None) == "-"
+
+
+def test_every_kind_of_policy_can_be_asked_for():
+    """What settings, page and Compare name is a policy; stand-ins say whose they are, and a number stands where one belongs."""
+    choices = policy_choices()
+    assert len(choices) == len(POLICY_KINDS)
+    for label, written in choices:
+        assert make_settings(policy=written).policy == written and label.startswith(f"{written} · ")
+        assert not re.search(r"\bK\b", label)
+    named = dict((written, label) for label, written in choices)
+    for written, rival in (("tiger-8", "TIGER"), ("unilaspec-8", "Uni-LaSpec"), ("hawk", "HAWK"), ("foveated", "Foveated")):
+        assert f"stand-in for {rival}" in named[written]
+    for name in POLICY_KINDS:
+        assert make_policy(name.replace("-K", "-4"), Bounds(1, 4, 0.8)).name == name.replace("-K", "-4")
+    assert {kind.partition("-")[0] for kind in POLICY_KINDS} >= {*CONTROLS, *RIVALS}
+    for _, drafter, policy in WAYS.values():
+        assert make_settings(policy=policy) and drafter in DRAFTERS

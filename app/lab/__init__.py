@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.lab.focus import focus_figure, focus_readings, focus_table
 from app.lab.memory import faithful_figure, faithful_readings, faithful_table, twin_figure, twin_readings, twin_table
 from app.lab.policies import policy_figure, policy_readings, policy_table
 from app.lab.study import Study
@@ -28,6 +29,21 @@ STUDIES = (
         "table7",
         "Does it matter which entries are fetched?",
         "The same drafter, its entries chosen by less than its own query (the paper's Table 7).",
+        *_WAYS,
+    ),
+    Study(
+        "focus",
+        "Does a read lie on the thing that is named?",
+        "The same root states (depth 0) under every way of reading, by class of fact; beside them the target's own look.",
+        focus_readings,
+        focus_table,
+        focus_figure,
+    ),
+    Study(
+        "table3",
+        "Does it matter how the picture is brought in?",
+        "As a correction, or as image tokens in the drafter's context (the paper's Table 3); these weights were never trained "
+        "for the latter, so their tau says nothing about it.",
         *_WAYS,
     ),
     Study("fig4", "How many?", "Fixed numbers of entries against the cumulative-mass rule (the paper's figure 4).", *_WAYS),

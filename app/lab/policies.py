@@ -22,6 +22,10 @@ def policy_table(result: dict) -> tuple[list[str], list[list]]:
         "x plain",
         "entries",
         "captured",
+        "among its K best",
+        "same as the state before",
+        "drafting, ms a round",
+        "choosing, ms of it",
     ]
     rows = []
     for name, row in result["rows"].items():
@@ -37,6 +41,8 @@ def policy_table(result: dict) -> tuple[list[str], list[list]]:
                 number(figures["speedup"]),
                 number(figures["entries"], 0),
                 percent(figures["captured"]),
+                *(percent(figures.get(name)) for name in ("overlap", "jaccard")),  # results of before have none
+                *(number(figures.get(name)) for name in ("draft_ms", "select_ms")),
             ]
         )
     return columns, rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from app.session import Session
 from app.widgets import make_examples, make_status
 from fovea_core.examples import ASSETS, KIND_NAMES, Example
 from fovea_core.pictures import data_url
+from fovea_core.settings import POLICY_KINDS
 
 THUMBNAIL_PX = 200
-#: Policies that the page offers; those behind 'none' choose by less than the state's own query, to see what it is worth.
-POLICIES = ("fovea", "topk-16", "dense", "none", "state-16", "tiger-8", "static-16", "agnostic-16", "random-16")
+#: Numbers of entries in the policies that the page offers; 16 elsewhere.
+OFFERED = {"tiger-K": "tiger-8", "unilaspec-K": "unilaspec-8"}
 POLICY_INFO = "which entries a state retrieves; for a number of your own write topk-8, random-4, ..."
 NOTICE = (
     "<p class='fx-note'><strong>The embedded model knows drawn Worksite pictures only</strong>: building-site scenes, signs "
@@ -42,6 +44,16 @@ def recording_note(bench: Path) -> str:
         f"<p class='fx-note'>Recording what the player shows costs {cost} of a live run's decoding time; the speedup is "
         "measured in runs without it.</p>"
     )
+
+
+def policy_choices() -> list[tuple[str, str]]:
+    """Policies of the visual memory as the page names and as settings write them."""
+    choices = []
+    for name, words in POLICY_KINDS.items():
+        written = OFFERED.get(name, name.replace("-K", "-16"))
+        told = re.sub(r"\bK\b", written.rpartition("-")[2], words)
+        choices.append((f"{written} · {told}", written))
+    return choices
 
 
 def build_explain(session: Session, examples: Sequence[Example], models: Models | None = None) -> Handlers:
@@ -84,7 +96,14 @@ def build_explain(session: Session, examples: Sequence[Example], models: Models 
     engine = {"concurrency_id": "engine", "concurrency_limit": 16, **quiet}
     accepted.then(on.answer, None, [player, line], trigger_mode="always_last", **engine)
     stop.click(on.stop, None, None, queue=False, **quiet)
-    opened = [picture, question, suggestions, player, line, *settings[:-1]]  # a recording does not say whether to compare
+    opened = [
+        picture,
+        question,
+        suggestions,
+        player,
+        line,
+        *settings[:-2],
+    ]  # a recording does not say whether to compare or to look
     if recorded:
         gallery.open(on.open, None, opened, queue=False, **quiet)
         again = gallery.rerun(on.rerun, [*settings, *named], opened, trigger_mode="once", queue=False, **quiet)
@@ -112,11 +131,16 @@ def _settings() -> list[gr.components.Component]:
         )
         drafter.preprocess = lambda chosen: chosen  # which are possible depends on the model; make_ticket says so
         policy = gr.Dropdown(
-            list(POLICIES), value="fovea", label="Policy of the visual memory", info=POLICY_INFO, allow_custom_value=True
+            policy_choices(), value="fovea", label="Policy of the visual memory", info=POLICY_INFO, allow_custom_value=True
         )
         shared = shared_settings()
         compare = gr.Checkbox(value=True, label="Measure plain decoding after the run")
-    return [drafter, policy, *shared, compare]
+        looks = gr.Checkbox(
+            value=True,
+            label="Record where the target looked",
+            info="a second map, of the target's own attention; not in timed runs",
+        )
+    return [drafter, policy, *shared, compare, looks]
 
 
 def shared_settings() -> list[gr.components.Component]:

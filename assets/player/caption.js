@@ -32,14 +32,24 @@
     return [`${drafted} and ${node.status === "pending" ? "not judged yet" : `accepted in step ${step}`}.`];
   }
 
+  /** How many entries of the target's ``look`` the drafter retrieved, too; nothing where it retrieved none. */
+  function shared(look, fetched) {
+    if (!fetched) return "";
+    const mine = new Set(fetched.entries), both = look.entries.filter((entry) => mine.has(entry)).length;
+    return `, ${both} of them among the ${fetched.size} that the drafter retrieved`;
+  }
+
   /** Paragraphs about ``item`` (a word or node) and ``read`` (null: none). on = {item(key), patch(entries)}, called by the
       buttons in them. */
   FOVEA.captionOf = function (run, item, read, on) {
     const link = (text, act, title) => h("button", { type: "button", class: "fv-link", title, onclick: act }, text);
     const said = h("strong", { class: "fv-said" }, label(item.text) || `token ${item.token}`);
-    const paragraphs = [h("p", null, said, " ", ...story(run, item, read, { link, item: on.item }))];
+    const fetched = run.readOf(item), looked = read?.event.source === "target";
+    const paragraphs = [h("p", null, said, " ", ...story(run, item, fetched, { link, item: on.item }))];
     if (!read) return paragraphs;
-    const most = h("p", { class: "fv-hint" }, `${read.size} retrieved entries of ${run.validCount} hold ${percent(read.event.captured)} of the mass; most in `);
+    const told = looked ? `The target looked here as it said this: ${read.size} entries of ${run.validCount} hold ${percent(read.event.captured)} of its look${shared(read, fetched)}; most in `
+      : `${read.size} retrieved entries of ${run.validCount} hold ${percent(read.event.captured)} of the mass; most in `;
+    const most = h("p", { class: "fv-hint" }, told);
     read.entries.slice(0, 3).forEach((entry, i) => {
       if (i) most.append(", ");
       most.append(link(`${run.nameOf(entry)} (${percent(read.masses[i])})`, () => on.patch([entry]), "words that used this entry"));

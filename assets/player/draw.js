@@ -48,44 +48,52 @@
     } else if (!finished) player.natural.hidden = true;
   }
 
-  /** Reads in view, what to call them, and the item they belong to. */
+  /** Reads in view, what to call them, and the item they belong to; the target's looks where those are wanted and were recorded. */
   function inView(player, round, holding) {
-    const { run } = player, chosen = player.item(player.peeked) || player.item(player.pinned);
-    if (chosen) return { item: chosen, reads: [run.readOf(chosen)].filter(Boolean), key: keyOf(chosen) };
+    const { run } = player, chosen = player.item(player.peeked) || player.item(player.pinned), looks = player.whose === "target" && run.hasLooks;
+    const mapOf = (item) => (looks ? run.lookOf(item) : run.readOf(item)), whose = looks ? "look " : "", said = looks ? "the target's looks for" : "mean over";
+    if (chosen) return { item: chosen, reads: [mapOf(chosen)].filter(Boolean), key: whose + keyOf(chosen) };
     if (!run.prefill) return { reads: [], key: "before", text: "The target has not read the picture yet" };
     if (player.view === "answer") {
-      const reads = run.words.filter((word) => word.step <= player.at).map((word) => run.readOf(word)).filter(Boolean);
-      return { reads, key: `answer ${player.at}`, text: `Whole answer so far: mean over ${reads.length} word${reads.length === 1 ? "" : "s"} drafted with a look` };
+      const reads = run.words.filter((word) => word.step <= player.at).map(mapOf).filter(Boolean);
+      return { reads, key: `${whose}answer ${player.at}`, text: `Whole answer so far: ${said} ${reads.length} word${reads.length === 1 ? "" : "s"}${looks ? ", their mean" : " drafted with a look"}` };
     }
     if (!round) return { reads: [], key: "start", text: "The target read the picture and wrote its first word; nothing was drafted yet" };
+    if (looks && holding) return { reads: [], key: `look ${player.at} held`, text: `Step ${player.at}: the target has not looked yet` };
+    if (looks && player.view === "step") {
+      const reads = [...round.looks.values()];
+      return { reads, key: `look step ${player.at}`, text: `Step ${player.at}: where the target looked, mean over its ${reads.length} word${reads.length === 1 ? "" : "s"}` };
+    }
     if (player.view === "step" || holding) {
       const path = holding ? [0] : [0, ...round.verdict.accepted.slice(0, -1)];
       const reads = path.map((id) => run.readAt(round, id)).filter(Boolean);
       return { reads, key: `step ${player.at} ${holding}`, text: holding ? `Step ${player.at}: what the root retrieved before drafting` : `Step ${player.at}: mean over the ${reads.length} state${reads.length === 1 ? "" : "s"} along the accepted path` };
     }
     const words = run.words.slice(round.firstWord, round.firstWord + round.wordCount);
-    const peak = (word) => run.readOf(word)?.event.peak ?? -1; // the step's sharpest map stands for it
+    const peak = (word) => mapOf(word)?.event.peak ?? -1; // the step's sharpest map stands for it
     const item = words.reduce((best, word) => (peak(word) > peak(best) ? word : best), words[words.length - 1]);
-    return { item, reads: [run.readOf(item)].filter(Boolean), key: keyOf(item) };
+    return { item, reads: [mapOf(item)].filter(Boolean), key: whose + keyOf(item) };
   }
 
   /** What the map in view shows, for a picture of it: {reads, title}. */
   function lookOf(player) {
     const { item, reads, text } = inView(player, player.at > 0 ? player.run.rounds[player.at - 1] : null, false);
     if (!item) return { reads, title: text };
-    const figures = reads.length ? `K ${reads[0].size}, ${percent(reads[0].event.captured)} of mass` : "drafted without a look, or the target's own";
+    const looked = reads[0]?.event.source === "target";
+    const figures = looked ? `where the target looked, ${reads[0].size} entries, ${percent(reads[0].event.captured)} of its look` : reads.length ? `K ${reads[0].size}, ${percent(reads[0].event.captured)} of mass` : "drafted without a look, or the target's own";
     return { reads, title: `${label(item.text) || "token " + item.token}: ${figures}` };
   }
 
   function drawMap(player, round, holding) {
     const view = player.erase?.inView() || inView(player, round, holding), run = view.run || player.run;
     player.stage.show(view.reads, `${run.serial} ${view.key}`);
-    player.numbers.show(player.run, Math.max(0, holding ? player.at - 1 : player.at), view.reads.length === 1 ? view.reads[0] : null);
+    player.numbers.show(player.run, Math.max(0, holding ? player.at - 1 : player.at), view.item ? run.readOf(view.item) : view.reads.length === 1 && view.reads[0].event.source !== "target" ? view.reads[0] : null);
+    player.whoses.box.hidden = !player.run.hasLooks;
     const key = `${view.key}|${player.patch}|${player.missed}|${player.at}|${holding}|${run.serial}`;
     if (key === player.captioned) return;
     player.captioned = key;
     player.caption.replaceChildren(...(view.item ? captionOf(run, view.item, view.reads[0], { item: (key) => player._pin(key), patch: (entries) => player._patch(entries) }) : [h("p", null, view.text + ".")]));
-    player.stage.canvas.setAttribute("aria-label", `Map of retrieved entries. ${player.caption.textContent}`);
+    player.stage.canvas.setAttribute("aria-label", `${view.reads[0]?.event.source === "target" ? "Map of where the target looked" : "Map of retrieved entries"}. ${player.caption.textContent}`);
     drawUsed(player);
   }
 

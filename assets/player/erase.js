@@ -35,7 +35,7 @@
       this.wish = null;
       const act = (text, title, run) => h("button", { type: "button", class: "fv-button", title, onclick: run }, text);
       this.button = h("button", { type: "button", class: "fv-button fv-toggle", "aria-pressed": "false", title: "Take patches from the drafter and draft this step again (key e)", onclick: () => this.toggle() }, "Erase");
-      this.word = act("", "erase the entries that the state in view retrieved", () => this._take(this._inView().reads, this._nameOfView()));
+      this.word = act("", "erase the entries of the map in view", () => this._take(this._inView().reads, this._nameOfView()));
       this.step = act("all this step fetched", "erase every entry that a state of this step retrieved", () => this._take(this._stepReads(), "all fetched"));
       this.others = act("as many others", "erase as many valid entries at random instead", () => this._others());
       this.none = act("clear", "erase nothing", () => this._set([], "nothing"));
@@ -106,7 +106,8 @@
     }
 
     _nameOfView() {
-      const { item } = this._inView();
+      const { item, reads } = this._inView();
+      if (item && reads[0]?.event.source === "target") return `where the target looked for “${label(item.text, 16) || "it"}”`;
       return item ? `what “${label(item.text, 16) || "it"}” fetched` : "what this map shows";
     }
 

@@ -40,6 +40,8 @@
     });
     player.steps = new Steps((step) => player.goto(step));
     player.views = segments("View of the map", [["word", "word", "the map of the word in view"], ["step", "step", "mean over the step's accepted path"], ["answer", "whole answer", "mean over all words shown"]], player.view, (id) => player._setView(id));
+    player.whoses = segments("Whose map", [["drafter", "retrieved", "the entries that the drafter retrieved"], ["target", "target looked", "where the target looked as it said the word"]], player.whose, (id) => player._setWhose(id));
+    player.whoses.box.hidden = true;
     player.rejects = segments("Rejected nodes in the answer", [["none", "none", "hide rejected nodes"], ["first", "first choice", "the drafter's favourite where it was wrong"], ["all", "all", "every rejected and unverified node"]], "first", (id) => player._setRejects(id));
     words.dataset.alternatives = "first";
     player.erase = player.options.redraft ? new FOVEA.Erase(player) : null;
@@ -65,7 +67,7 @@
     player.links = player.options.links ? new Links(player, player.options.links) : null;
     player.saves = buildSaves(player);
     player.body = h("div", { class: "fv-body", hidden: true },
-      h("section", { class: "fv-look", "aria-label": "Picture" }, player.stage.frame, h("div", { class: "fv-row" }, player.views.box, player.erase?.button, player.stage.legend), player.erase?.panel, player.caption, player.usedBy,
+      h("section", { class: "fv-look", "aria-label": "Picture" }, player.stage.frame, h("div", { class: "fv-row" }, player.views.box, player.whoses.box, player.erase?.button, player.stage.legend), player.erase?.panel, player.caption, player.usedBy,
         buildTransport(player), h("details", { class: "fv-more" }, h("summary", null, "Colours and scale"), player.stage.controls)),
       h("section", { class: "fv-side" },
         h("section", { class: "fv-panel", "aria-label": "Answer" }, name("Answer", legend), words, player.natural, h("div", { class: "fv-row fv-small" }, h("span", { class: "fv-hint" }, "rejected shown"), player.rejects.box)),

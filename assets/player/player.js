@@ -18,6 +18,7 @@
       this.pace = "2";
       this.paceChosen = false;
       this.view = "word";
+      this.whose = "drafter";
       this.source = [];
       buildPlayer(this);
       listenTo(this);
@@ -278,6 +279,12 @@
       this.view = id;
       this.views.set(id);
       if (id !== "word") this.pinned = null;
+      this._draw();
+    }
+
+    _setWhose(id) {
+      this.whose = id;
+      this.whoses.set(id);
       this._draw();
     }
 

@@ -112,7 +112,7 @@
     scaleOf(reads) {
       if (this.perStep && reads.length === 1) return reads[0].event.top_mass || 1;
       if (this.perStep) return valuesOf(this.run, reads).reduce((a, b) => Math.max(a, b), 0) || 1;
-      return this.run.largestMass;
+      return reads[0]?.event.source === "target" ? this.run.largestLook : this.run.largestMass;
     }
 
     /** Draws the mean of ``reads`` (none: picture alone). ``key`` names what is drawn, so that nothing is drawn twice. */

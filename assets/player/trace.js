@@ -22,7 +22,7 @@
     constructor() {
       Object.assign(this, {
         lines: [], header: null, started: null, prefill: null, tiles: [], entryCount: 0, valid: new Uint8Array(0), validCount: 0,
-        rounds: [], words: [], finished: null, compared: null, runRead: null, events: 0,
+        rounds: [], words: [], finished: null, compared: null, runRead: null, hasLooks: false, events: 0,
       });
     }
 
@@ -90,7 +90,7 @@
       if (last && !last.verdict) return last.number === number ? last : null;
       if (last ? number !== last.number + 1 : number > 1) return null;
       const round = {
-        number, step: this.rounds.length + 1, nodes: new Map(), reads: new Map(), roundRead: null, verdict: null,
+        number, step: this.rounds.length + 1, nodes: new Map(), reads: new Map(), looks: new Map(), roundRead: null, verdict: null,
         firstWord: this.words.length, wordCount: 0,
       };
       this.rounds.push(round);
@@ -109,8 +109,13 @@
         read.entries[i] = entry;
         read.masses[i] = (massBytes[i] / 255) * e.top_mass;
       }
-      const round = this._round(e.round);
-      if (!round || round.reads.has(e.node)) return "place";
+      const round = this._round(e.round), mine = e.source === "target" ? round?.looks : round?.reads;
+      if (!round || mine.has(e.node)) return "place";
+      if (e.source === "target") {
+        this.hasLooks = true;
+        round.looks.set(e.node, read);
+        return;
+      }
       if (e.serves === "run") this.runRead = read;
       if (e.serves === "round") round.roundRead = read;
       if (this.runRead && !round.runRead) round.runRead = this.runRead;
@@ -133,7 +138,7 @@
       const detailed = round.nodes.size > 0;
       if (detailed && (all.length !== round.nodes.size || new Set(all).size !== all.length)) return "verdict";
       if (detailed && !all.every((id) => round.nodes.has(id))) return "verdict";
-      if (detailed && [...round.reads.keys()].some((id) => id !== 0 && !round.nodes.has(id))) return "read";
+      if (detailed && [...round.reads.keys(), ...round.looks.keys()].some((id) => id !== 0 && !round.nodes.has(id))) return "read";
       if (e.emitted.length === 0 || e.emitted.length !== e.accepted.length + (e.bonus == null ? 0 : 1)) return "emitted tokens";
       if (this.words.length + e.emitted.length > LIMITS.tokens) return "number of tokens";
       let tip = 0;
@@ -196,6 +201,13 @@
       return at ? this.readAt(at.round, at.parent) : null;
     }
 
+    /** Where the target looked as it said what stands at a word or node: its look at the parent, or null. */
+    lookOf(item) {
+      const at = item.judged === undefined ? item.node : item, path = item.round?.verdict?.accepted || [];
+      if (at) return at.round.looks.get(at.parent) || null;
+      return item.status === "bonus" ? item.round.looks.get(path[path.length - 1] ?? 0) || null : null;
+    }
+
     /** The word or node that a key of a chip names, or null. */
     itemOf(key) {
       if (!key) return null;
@@ -232,8 +244,10 @@
       return found;
     }
 
-    /** The mass that one colour scale for the whole answer reaches, kept as ``largestMass``. */
+    /** The masses that one colour scale for the whole answer reaches, kept as ``largestMass``, of looks as ``largestLook``. */
     measure() {
+      this.largestLook = 4 / Math.max(1, this.validCount);
+      for (const round of this.hasLooks ? this.rounds : []) for (const { event } of round.looks.values()) this.largestLook = Math.max(this.largestLook, event.top_mass);
       this.largestMass = 4 / Math.max(1, this.validCount); // an answer of flat maps must not look like one of sharp maps
       for (const word of this.words) {
         const read = this.readOf(word);

@@ -61,8 +61,11 @@ class EntryMap:
 
         An entry's mass lies evenly over the visible part of its box. Raises ZeroDivisionError for an empty mask.
         """
+        return self.ratio(*read_masses(read), mask)
+
+    def ratio(self, entries: np.ndarray, masses: np.ndarray, mask: np.ndarray) -> float:
+        """``mass_ratio`` of (K,) entries with their masses."""
         there = self.count(mask)
-        entries, masses = read_masses(read)
         inside = float((masses * there[entries] / np.maximum(self.seen_px[entries], 1)).sum())
         return inside / float(there[self.valid].sum() / self.seen_px[self.valid].sum())
 

@@ -1,5 +1,5 @@
-"""``bench table7``, ``fig4``, ``fig6``: the same drafter reading in other ways, with the change against FOVEA: the paper's
-Table 7 (controls) and figures 4 (how many entries) and 6 (how deep) in miniature.
+"""``bench table7``, ``table3``, ``fig4``, ``fig6``: the same drafter reading in other ways, with the change against FOVEA: the
+paper's Table 7 (controls), Table 3 (interfaces), figures 4 (how many entries) and 6 (how deep) in miniature.
 
 Each row answers the same questions on the same tree; a row's tau, pointing and captured mass come from one untimed run a
 picture, its speedup from runs that take turns with plain decoding and with all other rows.
@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, median
 
 from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, machine, versions
 from fovea_core.bench.models import Loader, load_builtin
+from fovea_core.bench.observe import Choices, Observed
 from fovea_core.bench.pointing import Pointing
 from fovea_core.bench.score import place_facts
 from fovea_core.bench.scoring import Ran, SharedPrefill, run_once
 from fovea_core.bench.timing import REPEATS, RESAMPLES, change_interval, interleaved_ms, ratio
 from fovea_core.bench.workloads import MAPS, TREES, Case, draw_case, timed_seeds
+from fovea_core.decode.draft import Drafter
+from fovea_core.decode.interfaces import Interface
 from fovea_core.decode.plain import decode_plain
 from fovea_core.settings import RunSettings
 from fovea_core.trace.codec import unpack_entries
@@ -34,10 +38,12 @@ TIMED = "chain"
 
 @dataclass(frozen=True)
 class Row:
-    """One way to read: ``settings`` beside the workload's; ``paper``: its (speedup, tau) change against full FOVEA there."""
+    """One way to read: ``settings`` beside the workload's; ``interface``: one of decode.interfaces, None = the correction;
+    ``paper``: its (speedup, tau) change against full FOVEA there."""
 
     settings: dict = field(default_factory=dict)
     blind: bool = False
+    interface: str | None = None
     paper: tuple[float, float] | None = None
 
 
@@ -51,6 +57,9 @@ CONTROLS = {
     "agnostic-16": Row({"policy": "agnostic-16"}, paper=(-0.247, -0.213)),
     "state-16": Row({"policy": "state-16"}, paper=(-0.197, -0.204)),
     "tiger-8": Row({"policy": "tiger-8"}),
+    "unilaspec-8": Row({"policy": "unilaspec-8"}),
+    "hawk": Row({"policy": "hawk"}),
+    "foveated": Row({"policy": "foveated"}),
     "none": Row({"policy": "none"}),
     "blind twin": Row(blind=True),
 }
@@ -58,6 +67,13 @@ CONTROLS = {
 #: Rows of every table by its name.
 TABLES = {
     "table7": CONTROLS,
+    "table3": {
+        FULL: Row(),
+        "correction + rebuild": Row(interface="rebuild", paper=(-0.091, 0.003)),
+        "fixed prefix, untrained for it": Row(interface="prefix", paper=(-0.174, -0.193)),
+        "dynamic insertion, untrained for it": Row(interface="insertion", paper=(-0.323, 0.075)),
+        "none": Row({"policy": "none"}),
+    },
     "fig4": {FULL: Row(), **{name: Row({"policy": name}) for name in ("none", *(f"topk-{2**i}" for i in range(8)), "dense")}},
     "fig6": {
         FULL: Row(),
@@ -70,7 +86,8 @@ TABLES = {
 @dataclass
 class Measured:
     """What one row did on one picture: tokens behind the first and rounds; hits of facts and facts with a read; mean entries
-    and captured mass of all reads; mean Jaccard distance between the reads of neighbouring words (None without reads)."""
+    and captured mass of all reads; mean Jaccard distance between the reads of neighbouring words; overlap and jaccard as in
+    observe.Choices (None without reads)."""
 
     tokens: int
     rounds: int
@@ -80,10 +97,13 @@ class Measured:
     captured: float | None
     movement: float | None
     same: bool
+    overlap: float | None = None
+    jaccard: float | None = None
 
 
-def measure(case: Case, ran: Ran, plain_ids: list[int]) -> Measured:
-    """One run's figures."""
+def measure(case: Case, ran: Ran, plain_ids: list[int], choices: Choices | None = None) -> Measured:
+    """One run's figures; ``choices``: what its policy chose, where that was observed."""
+    overlap, jaccard = choices.means() if choices else (None, None)
     pointing = Pointing()
     pointing.add(case.picture, ran.summary, place_facts(case.long, ran.summary.tokens), ran.reads)
     shown = [token.read for token in ran.summary.tokens if token.read is not None]
@@ -99,6 +119,8 @@ def measure(case: Case, ran: Ran, plain_ids: list[int]) -> Measured:
         captured=fmean(read.captured for read in ran.reads) if ran.reads else None,
         movement=fmean(moved) if moved else None,
         same=ran.summary.ids == plain_ids,
+        overlap=overlap,
+        jaccard=jaccard,
     )
 
 
@@ -143,8 +165,9 @@ def read_table(
         case = draw_case(seed, scale)
         plain_ids = decode_plain(shared, case.image, case.long.question, _plain(budget)).ids
         for label, row in rows.items():
-            ran = _run(models | {"target": shared}, case, row, MAPS, budget)
-            measured[label][case.kind].append(measure(case, ran, plain_ids))
+            observed = Observed(_drafter(models, row))
+            ran = _run(shared, observed, case, row, MAPS, budget)
+            measured[label][case.kind].append(measure(case, ran, plain_ids, observed.choices))
         step(f"reading {case.kind} {seed}")
     over = {"overall": KINDS, **{kind: [kind] for kind in KINDS}}
     table = {label: {key: figures(label, measured, times, kinds) for key, kinds in over.items()} for label in rows}
@@ -172,20 +195,33 @@ def read_table(
 
 
 def time_rows(models: dict, case: Case, rows: dict[str, Row], budget: int) -> dict[str, float]:
-    """Median ms of whole requests, prefill included: plain decoding and every row on the timed tree, in turns."""
+    """Median ms of whole requests, prefill included: plain decoding and every row on the timed tree, in turns; and, as
+    'draft NAME' and 'select NAME', a row's median ms a round for drafting as a whole, and for selection, readout and correction
+    in it."""
+    spent: dict[str, list[float]] = {f"{part} {name}": [] for name in rows for part in ("draft", "select")}
+
+    def draft(name: str, row: Row) -> None:
+        summary = _run(models["target"], _drafter(models, row), case, row, TIMED, budget).summary
+        spent[f"draft {name}"].append((summary.draft_ms + summary.select_ms) / max(1, summary.rounds))
+        spent[f"select {name}"].append(summary.select_ms / max(1, summary.rounds))
+
     ways: dict[str, Callable] = {
         "plain": lambda: decode_plain(models["target"], case.image, case.long.question, _plain(budget))
     }
     for name, row in rows.items():
-        ways[name] = lambda row=row: _run(models, case, row, TIMED, budget)
-    return interleaved_ms(ways)
+        ways[name] = partial(draft, name, row)
+    return interleaved_ms(ways) | {key: median(values) for key, values in spent.items()}
 
 
-def _run(models: dict, case: Case, row: Row, tree: str, budget: int) -> Ran:
+def _drafter(models: dict, row: Row) -> Drafter:
+    drafter = models["blind" if row.blind else "drafter"]
+    return Interface(drafter, row.interface) if row.interface else drafter
+
+
+def _run(target, drafter: Drafter, case: Case, row: Row, tree: str, budget: int) -> Ran:
     detail = "nodes" if tree == MAPS else "rounds"
     settings = RunSettings(**({"max_new_tokens": budget, "tree": TREES[tree], "detail": detail} | row.settings))
-    drafter = models["blind" if row.blind else "drafter"]
-    return run_once(models["target"], drafter, case.image, case.long.question, settings, None)
+    return run_once(target, drafter, case.image, case.long.question, settings, None)
 
 
 def _plain(budget: int) -> RunSettings:
@@ -196,8 +232,9 @@ def figures(name: str, measured: dict, times: dict, kinds: Sequence[str]) -> dic
     """What a row comes to over ``kinds``, each figure the mean of the kinds' figures.
 
     tau and pointing with their change against FOVEA and its paired 95 % interval (pictures drawn again with replacement inside
-    each kind); speedup over plain decoding, prefill included, on the timed chain, and its change; entries, captured and
-    movement: means over pictures. None where nothing was counted.
+    each kind); speedup over plain decoding, prefill included, on the timed chain, and its change; entries, captured, movement,
+    overlap and jaccard: means over pictures; draft_ms and select_ms (see time_rows): over the timed ones. None where nothing
+    was counted.
     """
     mine, full = ([measured[row][kind] for kind in kinds] for row in (name, FULL))
     lengths = [[(m.tokens, m.rounds, f.tokens, f.rounds) for m, f in zip(a, b)] for a, b in zip(mine, full)]
@@ -210,8 +247,10 @@ def figures(name: str, measured: dict, times: dict, kinds: Sequence[str]) -> dic
         out[figure] = own
         out[f"{figure}_change"] = None if own is None or reference is None else own - reference
         out[f"{figure}_interval"] = change_interval(groups)
-    for figure in ("entries", "captured", "movement"):
+    for figure in ("entries", "captured", "movement", "overlap", "jaccard"):
         out[figure] = _mean([getattr(m, figure) for group in mine for m in group])
+    for part in ("draft", "select"):
+        out[f"{part}_ms"] = _mean([t.get(f"{part} {name}") for kind in kinds for t in times[kind]])
     return out
 
 

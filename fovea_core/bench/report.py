@@ -129,7 +129,7 @@ def print_policies(result: dict, console: Console | None = None) -> None:
     """Print a result of ``bench table7``, ``fig4`` or ``fig6``: a row a policy, with its changes against FOVEA."""
     table = Table(title=f"bench {result['workload']['name']}, seeds {result['workload']['seeds']}", title_justify="left")
     table.add_column("policy", no_wrap=True)
-    for name in (*POLICY_FIGURES, "entries", "captured"):
+    for name in (*POLICY_FIGURES, "entries", "captured", "overlap", "jaccard", "draft ms", "select ms"):
         table.add_column(name, justify="right")
     table.add_column("tau change: " + ", ".join(KINDS), justify="right")
     for name, row in result["rows"].items():
@@ -142,6 +142,8 @@ def policy_cells(row: dict) -> list[str]:
     overall = row["overall"]
     cells = [f"{_cell(name, overall[name])} {_change(overall, name)}".strip() for name in POLICY_FIGURES]
     cells += [_cell("entries", overall["entries"]), _cell("same_ids_rate", overall["captured"])]
+    cells += [_percent(overall["overlap"]), _percent(overall["jaccard"])]
+    cells += [_cell(name, overall[name]) for name in ("draft_ms", "select_ms")]
     return [*cells, ", ".join(_change(row[kind], "tau") or "-" for kind in KINDS)]
 
 
@@ -152,3 +154,18 @@ def _change(figures: dict, name: str) -> str:
         return ""
     text = f"{100 * change:+.0f} points" if name == "pointing" else f"{change:+.2f}"
     return f"({text})" if interval[0] <= 0 <= interval[1] else text
+
+
+def print_focus(result: dict, console: Console | None = None) -> None:
+    """Print a result of ``bench focus``: a row a policy, its hits overall and by class of fact."""
+    classes = list(next(iter(result["rows"].values()))["classes"])
+    table = Table(title=f"bench focus, seeds {result['workload']['seeds']}; top entry on the thing", title_justify="left")
+    table.add_column("policy", no_wrap=True)
+    for name in ("facts", "pointing", "change", "ratio", *KINDS, *classes):
+        table.add_column(name, justify="right")
+    for name, row in result["rows"].items():
+        overall = row["overall"]
+        cells = [_cell("facts", overall["facts"]), _percent(overall["pointing"]), _change(overall, "pointing")]
+        cells += [_cell("ratio", overall["ratio"]), *(_percent(row[kind]["pointing"]) for kind in KINDS)]
+        table.add_row(name, *cells, *(_percent(row["classes"][cls]["pointing"]) for cls in classes))
+    (console or Console(stderr=True)).print(table)

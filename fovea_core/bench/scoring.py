@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fovea_core.bench import score
@@ -33,10 +34,10 @@ class SharedPrefill:
     def __getattr__(self, name: str):
         return getattr(self._target, name)
 
-    def prefill(self, image, question: str) -> TargetRun:
+    def prefill(self, image, question: str, watch: Sequence[int] = ()) -> TargetRun:
         """See Target.prefill."""
-        if self._request is None or self._request[0] is not image or self._request[1] != question:
-            self._request, self._run = (image, question), self._target.prefill(image, question)
+        if self._request is None or self._request[0] is not image or self._request[1:] != (question, watch):
+            self._request, self._run = (image, question, watch), self._target.prefill(image, question, watch=watch)
         self._run.cache.rewind(len(self._run.prompt_ids))
         return self._run
 
@@ -54,7 +55,7 @@ def run_once(target, drafter: Drafter, image, question: str, settings: RunSettin
     fold, reads = Fold(), []
     for event in decode(target, drafter, image, question, settings, cost=cost):
         fold.add(event)
-        if isinstance(event, MemoryRead):
+        if isinstance(event, MemoryRead) and event.source == "drafter":
             reads.append(event)
     return Ran(fold.summary(), tuple(reads))
 

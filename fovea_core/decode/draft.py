@@ -6,8 +6,11 @@ from typing import Protocol
 
 import torch
 
+from fovea_core.decode.looks import wanted as looks_wanted
 from fovea_core.decode.tree import Draft
 from fovea_core.settings import RunSettings
+from fovea_core.targets.base import Target
+from fovea_core.targets.looking import look_layers
 from fovea_core.trace.events import Shape
 
 
@@ -34,7 +37,8 @@ class Drafter(Protocol):
     """A drafter that is loaded and can start runs.
 
     Optional: ``max_depth`` (int), most levels a cost-chosen shape may ask for (default cost.DEPTH); ``sight(settings) ->
-    (policy, depth_limit)``, what its memory does under these settings (default 'none', -1: it reads nothing).
+    (policy, depth_limit)``, what its memory does under these settings (default 'none', -1: it reads nothing);
+    ``watches(settings) -> bool``, whether its run asks where the target looks (default: it does not).
     """
 
     id: str
@@ -42,6 +46,12 @@ class Drafter(Protocol):
 
     def start(self, run, settings: RunSettings) -> DraftRun:
         """Begin one request behind a targets.base.TargetRun that is prefilled; builds the visual memory where there is one."""
+
+
+def watched(target: Target, drafter: Drafter | None, settings: RunSettings) -> tuple[int, ...]:
+    """Layers of the target that a run has to watch (Target.prefill): none unless somebody asks where it looks."""
+    asked = getattr(drafter, "watches", None)
+    return look_layers(len(target.backbone.layers)) if looks_wanted(settings) or (asked and asked(settings)) else ()
 
 
 def sight(drafter: Drafter | None, settings: RunSettings) -> tuple[str, int]:

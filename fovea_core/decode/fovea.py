@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from fovea_core.decode.around import RunAround
 from fovea_core.decode.tree import Draft, Read, root_only
 from fovea_core.drafter.checkpoint import DrafterError, read_drafter
 from fovea_core.drafter.model import Drafter
@@ -75,16 +76,23 @@ class FoveaDrafter:
             return "none", -1
         return settings.policy, limit
 
+    def watches(self, settings: RunSettings) -> bool:
+        """Whether the policy in force asks where the target looks."""
+        return make_policy(self.sight(settings)[0], self.config.bounds).watches
+
     @torch.inference_mode()
     def start(self, run, settings: RunSettings) -> FoveaRun:
-        """Begin a request: ``run.features`` (N, d) and ``run.valid`` (N,) become the visual memory where one is used."""
+        """Begin a request: ``run.features`` (N, d) and ``run.valid`` (N,) become the visual memory where one is used.
+
+        Raises ValueError where the policy asks what ``run`` does not watch.
+        """
         name, limit = self.sight(settings)
         policy, memory = make_policy(name, self.config.bounds, settings.seed), None
         if policy.reads:
             like = self.folded.table
             features, valid = run.features.to(like.device, like.dtype), run.valid.to(like.device)
             memory = FoldedMemory(self.drafter.remember(features, valid), self.correction)
-            policy.start(memory)
+            policy.start(memory, RunAround(run, policy.watches))
         return FoveaRun(self.folded, memory, policy, limit, settings.detail == "nodes")
 
 

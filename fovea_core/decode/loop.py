@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from PIL import Image
 
 from fovea_core.decode.choose import Chooser
 from fovea_core.decode.cost import cost_table, max_depth
-from fovea_core.decode.draft import Drafter
+from fovea_core.decode.draft import Drafter, watched
+from fovea_core.decode.looks import Looks
 from fovea_core.decode.plain import answer_limit
 from fovea_core.decode.propose import Proposer
 from fovea_core.decode.report import Report
@@ -75,12 +77,13 @@ def decode(
     watch = Watch()
 
     # 1 prefill: the target reads picture and question; its first token is committed
-    run = target.prefill(image, question)
+    run = target.prefill(image, question, watch=watched(target, drafter, settings))
     root = choose(run.logits, settings, 0)
     prefill_ms = watch.ms()
     # 2 remember: the drafter builds its visual memory, once
     proposer = Proposer(drafter.start(run, settings) if drafter else None, settings.tree, chooser, target.vocab_size)
     proposer.tell(run.first_news(root))
+    looks = Looks(run, settings)
     report.emit([root])
     remember_ms = watch.ms() - prefill_ms
     yield from watch.hand_over([report.prefilled(run, root, prefill_ms, remember_ms, watch.aside(run.outside))])
@@ -104,7 +107,10 @@ def decode(
             chooser.learn(draft, verdict)
         # 6 report
         report.emit(verdict.emitted)
-        yield from watch.hand_over([report.verified(draft, verdict, drafted - began, watch.ms() - resumed)])
+        verified = report.verified(
+            draft, verdict, drafted - began, watch.ms() - resumed, watch.aside(partial(looks.of, verdict))
+        )
+        yield from watch.hand_over(verified)
     yield from watch.hand_over([report.finished(reason, watch.ms(), prefill_ms)])
 
 

@@ -248,7 +248,7 @@ def recorded_run_settings(started: RunStarted) -> RunSettings:
     cost = started.cost
     if started.shape is None and (cost is None or not _usable(cost.tokens, [*cost.verify_ms, cost.level_ms, cost.round_ms])):
         raise RedraftError("The cost table of this run is damaged, so its steps cannot be repeated.")
-    values = {name: value for name, value in started.settings.items() if name not in ("tree", "detail")}
+    values = {name: value for name, value in started.settings.items() if name not in ("tree", "detail", "looks")}
     try:
         return make_settings(**values, tree=started.shape, detail="nodes")
     except (ValueError, TypeError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
+from collections.abc import Sequence
 from importlib import metadata
 
 import numpy as np
@@ -138,8 +139,12 @@ class Report:
             ms=_ms(read.ms),
         )
 
-    def verified(self, draft: Draft, verdict: Verdict, draft_ms: float, verify_ms: float) -> ev.RoundVerified:
-        """The round's verdict; ``draft_ms`` is the whole draft step, selection included, ``verify_ms`` forward to commit."""
+    def verified(
+        self, draft: Draft, verdict: Verdict, draft_ms: float, verify_ms: float, looks: Sequence[Read] = ()
+    ) -> list[ev.Event]:
+        """The target's ``looks`` at the picture and the round's verdict; ``draft_ms`` is the whole draft step, selection
+        included, ``verify_ms`` forward to commit."""
+        looked: list[ev.Event] = [self._read(read) for read in looks]
         tokens, parents = draft.tokens.tolist(), draft.parents.tolist()
         tails = {0: self.tail}
         for node in verdict.accepted:
@@ -179,7 +184,7 @@ class Report:
         self.draft_ms += draft_ms - select_ms
         self.select_ms += select_ms
         self.verify_ms += verify_ms
-        return event
+        return [*looked, event]
 
     def finished(self, reason: str, total_ms: float, prefill_ms: float) -> ev.Finished:
         """The answer and the totals; tau = tokens emitted by rounds / rounds, None without a round."""

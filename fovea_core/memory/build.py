@@ -65,6 +65,11 @@ class VisualMemory:
         return scores.masked_fill(~self.valid.unsqueeze(-2), -math.inf)
 
     @property
+    def entries(self) -> torch.Tensor:
+        """(N,) int64: number in the picture of each entry held."""
+        return torch.arange(self.keys.shape[-2], device=self.keys.device)
+
+    @property
     def n_valid(self) -> torch.Tensor:
         """(..., 1) int64: number of valid entries."""
         return self.valid.sum(-1, keepdim=True)

@@ -50,7 +50,7 @@ class Random(Control):
 
     rounds = 0
 
-    def start(self, memory) -> None:
+    def start(self, memory, around=None) -> None:
         """A run begins."""
         self.rounds = 0
 
@@ -69,7 +69,7 @@ class Static(Control):
 
     first: torch.Tensor | None = None
 
-    def start(self, memory) -> None:
+    def start(self, memory, around=None) -> None:
         """A run begins."""
         self.first = None
 
@@ -98,7 +98,7 @@ class Tiger(Control):
 
     root: torch.Tensor | None = None
 
-    def start(self, memory) -> None:
+    def start(self, memory, around=None) -> None:
         """A run begins."""
         self.root = None
 

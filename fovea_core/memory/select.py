@@ -7,6 +7,7 @@ summed in float64 (in float32, 500 equal masses need 401 entries instead of 400)
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -36,6 +37,19 @@ class Bounds:
 PAPER_BOUNDS = Bounds(32, 256, 0.8)
 
 
+class Around(Protocol):
+    """What a policy may ask of a run beside the memory. N: all entries of the picture, padding included."""
+
+    def places(self) -> torch.Tensor:
+        """(N, 2) float32: centre of each entry in fractions of the picture, -1 for an entry without a place."""
+
+    def looked(self) -> torch.Tensor:
+        """(layers, N) float32: on what the target looked when it predicted the root, each layer's masses over valid entries."""
+
+    def visual_states(self) -> torch.Tensor:
+        """(layers, N, d): the target's own states at the image tokens, as they enter the layers it is watched in."""
+
+
 @dataclass(frozen=True)
 class Selection:
     """What n states chose among N entries.
@@ -63,7 +77,12 @@ class Selection:
 
 
 class Policy:
-    """What the memory does in a run. ``rule`` is 'mass', 'best' (``fixed`` entries), 'all' or 'none'."""
+    """What the memory does in a run. ``rule`` is 'mass', 'best' (``fixed`` entries), 'all' or 'none'.
+
+    ``watches``: whether it asks what only a run with watched layers knows (targets.looking).
+    """
+
+    watches = False
 
     def __init__(self, name: str, rule: str, bounds: Bounds, fixed: int = 0) -> None:
         self.name, self.rule, self.bounds, self.fixed = name, rule, bounds, fixed
@@ -73,8 +92,8 @@ class Policy:
         """False where states are scored without the memory."""
         return self.rule != "none"
 
-    def start(self, memory) -> None:
-        """Called once a run; the policies here keep nothing between states."""
+    def start(self, memory, around: Around | None = None) -> None:
+        """Called once a run; the policies here keep nothing between states. ``around``: what else may be asked."""
 
     def round(self, tip: torch.Tensor) -> None:
         """Called when tokens were committed, with the target's (d or more,) state that predicted the last of them."""
@@ -114,10 +133,11 @@ class Policy:
 def make_policy(name: str, bounds: Bounds, seed: int = 0) -> Policy:
     """The policy called ``name`` (settings.POLICIES); ``seed`` decides the draws of random-K. Raises ValueError for others."""
     from fovea_core.memory.controls import CONTROLS
+    from fovea_core.memory.rivals import RIVALS
 
     if not POLICY.fullmatch(name):
         raise ValueError(f"policy {name[:40]!r} is not known: {POLICIES}")
     rule, _, fixed = name.partition("-")
-    if rule in CONTROLS:
-        return CONTROLS[rule](name, bounds, int(fixed), seed)
+    if kind := (CONTROLS | RIVALS).get(rule):
+        return kind(name, bounds, int(fixed or 0), seed)
     return Policy(name, {"fovea": "mass", "dense": "all", "none": "none", "topk": "best"}[rule], bounds, int(fixed or 0))

@@ -82,6 +82,11 @@ class Backbone:
         """An empty cache for one run."""
         return SlotCache(len(self.layers), self.kv_heads, self.head_size, slots, self.embedding.dtype, self.embedding.device)
 
+    def rotation(self, position: int, count: int = 1) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of ``count`` text tokens from ``position`` on, each (1, count, size)."""
+        cos, sin = self._rope
+        return cos[:, position : position + count], sin[:, position : position + count]
+
     @torch.inference_mode()
     def forward(self, embedded: Tensor, positions: Tensor | slice, mask: Tensor | None, cache: SlotCache) -> Tensor:
         """(n, d) embedded tokens at ``positions`` to (n, (1 + taps) d) states; their keys wait in ``cache``.
@@ -95,8 +100,11 @@ class Backbone:
         if mask is None and embedded.shape[0] > 1 and self.attention != "sdpa":  # the others take no mask for 'see everything'
             lowest = torch.finfo(embedded.dtype).min
             mask = embedded.new_full((embedded.shape[0],) * 2, lowest).triu_(1)[None, None]
-        states, tapped = run_layers(self.layers, embedded[None], rope, mask, cache, self.taps)
-        return join_taps(self.norm(states), tapped)[0]
+        wanted = tuple(sorted({*self.taps, *cache.watched}))
+        states, entered = run_layers(self.layers, embedded[None], rope, mask, cache, wanted)
+        if cache.watched:
+            cache.entered = torch.cat([entered[wanted.index(layer)] for layer in cache.watched])  # (layers, n, d)
+        return join_taps(self.norm(states), [entered[wanted.index(layer)] for layer in self.taps])[0]
 
 
 def join_taps(last: Tensor, tapped: Sequence[Tensor]) -> Tensor:
@@ -134,12 +142,13 @@ class Target(ABC):
     def generate(self, image: Image.Image, question: str, count: int) -> list[int]:
         """Greedy ids of transformers' own ``generate()``, at most ``count``: the other opinion on what plain decoding is."""
 
-    def prefill(self, image: Image.Image, question: str, answer: Sequence[int] = ()) -> TargetRun:
+    def prefill(self, image: Image.Image, question: str, answer: Sequence[int] = (), watch: Sequence[int] = ()) -> TargetRun:
         """Read picture and question, and ``answer`` token ids behind them if given. Two runs never share anything.
 
+        ``watch``: layers whose entering states this run keeps for ``looking``; no number of the run depends on it.
         Raises TargetError where the prompt leaves no room for an answer.
         """
-        run = TargetRun(self, self.prompt(image, question), answer)
+        run = TargetRun(self, self.prompt(image, question), answer, watch)
         run.asked = (image, question)
         return run
 
@@ -165,13 +174,14 @@ class TargetRun:
 
     Attributes: ``prompt_ids`` (T), ``spans``, ``tiles``, ``features`` (N, d), ``valid`` (N,) bool, ``hidden`` (T, d or more)
     states of the prompt, ``logits`` (V,) behind it, ``positions`` (T,) position ids (of image tokens on three axes: the first),
-    ``next_position`` of the root, ``asked``: picture and question, where prefill made the run.
+    ``next_position`` of the root, ``asked``: picture and question, where prefill made the run, ``entered`` (layers, T, d):
+    states of the prompt that enter the watched layers, None where none is watched.
     """
 
     asked: tuple[Image.Image, str] | None = None
 
     @torch.inference_mode()
-    def __init__(self, target: Target, prompt: Prompt, answer: Sequence[int] = ()) -> None:
+    def __init__(self, target: Target, prompt: Prompt, answer: Sequence[int] = (), watch: Sequence[int] = ()) -> None:
         self.target = target
         self.prompt_ids, self.spans, self.tiles = [*prompt.ids, *answer], prompt.spans, prompt.tiles
         self.features, self.valid = prompt.features, prompt.valid
@@ -182,6 +192,7 @@ class TargetRun:
                 "ask a shorter question."
             )
         self.cache = target.backbone.new_cache(min(target.context, length + 256) + 64)
+        self.cache.watched = tuple(watch)
         embedded = F.embedding(torch.tensor(self.prompt_ids, device=target.device), target.embedding)
         taken = 0
         for first, last in self.spans:
@@ -194,6 +205,7 @@ class TargetRun:
             rope = torch.cat([prompt.positions, behind.expand(3, -1)], 1).to(target.device)  # (3, T)
             self.positions, self._ahead = rope[0].cpu(), int(rope.max()) + 1 - length
         self.hidden = target.backbone.forward(embedded, rope, None, self.cache)
+        self.entered = self.cache.entered
         self.cache.commit(range(length))
         self.logits = target.logits(self.hidden[-1:])[0]
 

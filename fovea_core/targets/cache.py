@@ -17,7 +17,14 @@ class SlotCache:
     ``store`` is (layers, 2, heads, slots, head size). Slots 0 .. committed-1 hold committed tokens; a forward over n nodes
     writes the n slots behind them (``pending``), and ``commit`` keeps some of these. Decoder layers of transformers 5.24
     need nothing of their cache but ``update``.
+
+    ``watched``: layers whose entering states are kept; ``entered`` (layers, n, d): those of the last forward; ``tip``
+    (layers, d): those of the last node that was committed. None where nothing is watched, ``tip`` also behind a rewind.
     """
+
+    watched: tuple[int, ...] = ()
+    entered: Tensor | None = None
+    tip: Tensor | None = None
 
     def __init__(self, layers: int, heads: int, head_size: int, slots: int, dtype: torch.dtype, device: torch.device) -> None:
         self.committed = 0
@@ -57,6 +64,8 @@ class SlotCache:
         if nodes != list(range(len(nodes))):
             slots = torch.tensor(nodes, device=self.store.device) + self.committed
             self.store[:, :, :, self.committed : self.committed + len(nodes)] = self.store.index_select(3, slots)
+        if nodes and self.entered is not None:
+            self.tip = self.entered[:, nodes[-1]]
         self.committed += len(nodes)
         self.pending = 0
 
@@ -64,7 +73,11 @@ class SlotCache:
         """Forget all but the first ``committed`` tokens."""
         if not 0 <= committed <= self.committed:
             raise ValueError(f"cannot rewind {self.committed} committed tokens to {committed}")
-        self.committed, self.pending = committed, 0
+        self.committed, self.pending, self.tip = committed, 0, None
+
+    def keys_at(self, layers: Sequence[int], slots: Tensor) -> Tensor:
+        """(layers, heads, n, head size): the keys of these layers in (n,) slots, copied."""
+        return torch.stack([self.store[layer, 0].index_select(1, slots) for layer in layers])
 
     def committed_values(self) -> Tensor:
         """(layers, 2, heads, committed, head size): a view for tests that compare with a fresh prefill."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -91,6 +92,19 @@ class Layout:
     def entries(self) -> int:
         """Rows of features that the tower and the packing rule give."""
         return len(self.valid)
+
+
+def centres(tiles: Sequence[Tile], count: int) -> np.ndarray:
+    """(count, 2) float32: centre of each entry, left to right and top to bottom, in fractions of the original picture; an entry
+    that no tile holds (a newline) lies at -1, -1."""
+    places = np.full((count, 2), -1, np.float32)
+    for tile in tiles:
+        left, top, right, bottom = tile.box
+        across = left + (np.arange(tile.columns) + 0.5) / tile.columns * (right - left)
+        down = top + (np.arange(tile.rows) + 0.5) / tile.rows * (bottom - top)
+        last = tile.first + tile.rows * tile.columns
+        places[tile.first : last] = np.stack([np.tile(across, tile.rows), np.repeat(down, tile.columns)], 1)
+    return places
 
 
 def whole(rows: int, columns: int, view: str, first: int = 0) -> Tile:

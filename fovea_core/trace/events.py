@@ -132,6 +132,9 @@ class PrefillDone(Event):
 class MemoryRead(Event):
     """What the state of ``node`` retrieved before scoring its children (node 0 = root, which reads and is never drafted).
 
+    ``source`` target: where the target looked on the picture as it said what follows ``node``, its attention's mean over some
+    layers; no part of the drafting. It stands behind the round's nodes and has no gate.
+
     ``entries``: base64 of little-endian uint16 indices in falling order of mass; ``masses``: base64 of one byte each,
     255 x mass / top_mass rounded. Mass is measured on the softmax over all valid entries (FOVEA eq 5);
     ``captured`` = mass of the chosen ones; ``k_raw`` = entries needed before clipping to the bounds (eq 6).

@@ -17,7 +17,8 @@ class Token:
     """One token of the answer. ``how``: the target's first token, an accepted node, or a bonus token.
 
     ``raw``: its bytes (one token need not complete a character). ``read``: the retrieval of its parent's state, which
-    scored it; None for first and bonus tokens and for words drafted without a look.
+    scored it; None for first and bonus tokens and for words drafted without a look. ``look``: where the target looked as it
+    said this token, where that was recorded.
     """
 
     position: int
@@ -27,6 +28,7 @@ class Token:
     round: int | None = None
     node: int | None = None
     read: ev.MemoryRead | None = None
+    look: ev.MemoryRead | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class Fold:
     _nodes: dict[int, ev.NodeDrafted] = field(default_factory=dict)
     _reads: dict[int, ev.MemoryRead] = field(default_factory=dict)
     _standing: dict[str, ev.MemoryRead] = field(default_factory=dict)
+    _looks: dict[int, ev.MemoryRead] = field(default_factory=dict)
 
     def add(self, event: ev.AnyEvent) -> None:
         """Take the next event."""
@@ -128,6 +131,8 @@ class Fold:
                 self.tokens.append(Token(0, event.token, _raw(event.text, event.bytes), "first"))
             case ev.NodeDrafted():
                 self._nodes[event.node] = event
+            case ev.MemoryRead(source="target"):
+                self._looks[event.node] = event
             case ev.MemoryRead():
                 self._reads[event.node] = event
                 if event.serves != "node":
@@ -144,12 +149,14 @@ class Fold:
             drafted = self._nodes.get(node)
             raw = _raw(drafted.text, drafted.bytes) if drafted else b""
             read = self._read_of(drafted.parent) if drafted else None
-            self.tokens.append(Token(len(self.tokens), event.emitted[index], raw, "accepted", event.round, node, read))
+            look = self._looks.get(drafted.parent) if drafted else None
+            self.tokens.append(Token(len(self.tokens), event.emitted[index], raw, "accepted", event.round, node, read, look))
         if event.bonus is not None:
             raw = _raw(event.bonus_text or "", event.bonus_bytes)
-            self.tokens.append(Token(len(self.tokens), event.bonus, raw, "bonus", event.round))
+            look = self._looks.get(event.accepted[-1] if event.accepted else 0)
+            self.tokens.append(Token(len(self.tokens), event.bonus, raw, "bonus", event.round, look=look))
         self.verdicts.append(event)
-        self._nodes, self._reads = {}, {}
+        self._nodes, self._reads, self._looks = {}, {}, {}
         self._standing.pop("round", None)
 
     def _read_of(self, parent: int) -> ev.MemoryRead | None:

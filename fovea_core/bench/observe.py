@@ -1,0 +1,73 @@
+"""What a policy chooses, looked over while it chooses: for untimed runs only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import fmean
+
+import torch
+
+from fovea_core.decode.draft import Drafter
+from fovea_core.memory.select import Policy, Selection
+from fovea_core.settings import RunSettings
+
+
+@dataclass
+class Choices:
+    """A number for every state that read, in the order of reading. overlap: share of its K entries that are among the K of
+    largest mass; jaccard: similarity of its set to that of the state before it (the first state has none before it)."""
+
+    overlap: list[float] = field(default_factory=list)
+    jaccard: list[float] = field(default_factory=list)
+    last: set[int] | None = None
+
+    def add(self, chosen: Selection) -> None:
+        """Take the (n, N) choice of n states."""
+        counts = chosen.count[:, None]
+        best = chosen.masses.sort(dim=-1, descending=True, stable=True).indices  # places in the order; the first K hold most
+        ranks = torch.arange(best.shape[-1], device=best.device)
+        both = ((best < counts) & (ranks < counts)).sum(-1)
+        self.overlap += (both / chosen.count).tolist()
+        for order, count in zip(chosen.order.tolist(), chosen.count.tolist(), strict=True):
+            mine = set(order[:count])
+            if self.last is not None:
+                self.jaccard.append(len(mine & self.last) / len(mine | self.last))
+            self.last = mine
+
+    def means(self) -> tuple[float | None, float | None]:
+        """Mean overlap and mean similarity; None without a state, or without a second one."""
+        return tuple(fmean(values) if values else None for values in (self.overlap, self.jaccard))
+
+
+class Observed:
+    """A drafter (decode.draft.Drafter) whose runs note what their policy chooses in ``choices``, anew for each run."""
+
+    def __init__(self, drafter: Drafter) -> None:
+        self._drafter, self.choices = drafter, Choices()
+
+    def __getattr__(self, name: str):
+        return getattr(self._drafter, name)
+
+    @torch.inference_mode()
+    def start(self, run, settings: RunSettings):
+        """See Drafter.start."""
+        made, self.choices = self._drafter.start(run, settings), Choices()
+        if made.policy.reads:
+            made.policy = _Observer(made.policy, self.choices)
+        return made
+
+
+class _Observer:
+    """A policy that tells ``choices`` what it selects."""
+
+    def __init__(self, policy: Policy, choices: Choices) -> None:
+        self._policy, self._choices = policy, choices
+
+    def __getattr__(self, name: str):
+        return getattr(self._policy, name)
+
+    def select(self, states, depth, memory) -> Selection:
+        """See Policy.select."""
+        chosen = self._policy.select(states, depth, memory)
+        self._choices.add(chosen)
+        return chosen
