@@ -82,6 +82,26 @@ def bench_page(
     put_json(results, as_json, context.obj["answers"])
 
 
+@bench_app.command("exact")
+def bench_exact(
+    context: typer.Context,
+    tokens: Annotated[int, typer.Option(max=10_000_000, help="Ids to compare, over all families and policies.")] = 20_000,
+    as_json: JsonFile = None,
+) -> None:
+    """Compare speculative with plain ids on tiny random models of every family, every policy: 20,000 in five minutes."""
+    from fovea_core.bench.exact import bench_exact as measure
+    from fovea_core.bench.report import print_exact, progress_bar
+
+    check_place(as_json)
+    console = context.obj["console"]
+    with progress_bar(console) as progress:
+        results = measure(tokens, progress)
+    print_exact(results, console)
+    put_json(results, as_json, context.obj["answers"])
+    if results["ids_differing"]:
+        raise typer.Exit(1)
+
+
 def _measure(context: typer.Context, measure, show, seeds: str | None, default: range, as_json: str | None) -> None:
     """Measure on ``seeds`` or the bench's own, with a progress bar; show the result and put its JSON."""
     from fovea_core.bench.report import progress_bar

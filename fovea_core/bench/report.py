@@ -152,3 +152,22 @@ def _change(figures: dict, name: str) -> str:
         return ""
     text = f"{100 * change:+.0f} points" if name == "pointing" else f"{change:+.2f}"
     return f"({text})" if interval[0] <= 0 <= interval[1] else text
+
+
+def print_exact(result: dict, console: Console | None = None) -> None:
+    """Print a result of ``bench exact``: a row a family and policy, and the sum."""
+    console = console or Console(stderr=True)
+    table = Table(title="bench exact: speculative against plain ids, float32", title_justify="left")
+    table.add_column("family", no_wrap=True)
+    table.add_column("policy", no_wrap=True)
+    for name in ("answers", "tokens", "sampled", "tau", "ids differing"):
+        table.add_column(name, justify="right")
+    for family, rows in result["families"].items():
+        for policy, row in rows.items():
+            tau = (
+                (row["tokens"] - row["answers"]) / row["rounds"] if row["rounds"] else None
+            )  # the first token is the prefill's
+            cells = [row["answers"], row["tokens"], row["sampled_tokens"], _cell("tau", tau), row["ids_differing"]]
+            table.add_row(family, policy, *map(str, cells), style="bold red" if row["ids_differing"] else None)
+    console.print(table)
+    console.print(f"{result['ids_differing']:,} of {result['tokens']:,} ids differ", highlight=False)
