@@ -15,7 +15,7 @@ from rich.console import Console
 
 from fovea_core.cli_bench import bench_app, calibrate_outside
 from fovea_core.cli_doctor import doctor, targets
-from fovea_core.cli_export import export, gallery
+from fovea_core.cli_export import export, gallery, space
 from fovea_core.cli_train import train_drafter, train_target
 from fovea_core.request import Request, checked_question
 from fovea_core.settings import POLICIES, SettingsError, make_settings, parse_tree
@@ -197,6 +197,7 @@ app.command()(export)
 app.command()(doctor)
 app.command()(targets)
 app.command()(gallery)
+app.command()(space)
 app.command("calibrate-outside")(calibrate_outside)
 app.command("train-target")(train_target)
 app.command("train-drafter")(train_drafter)
