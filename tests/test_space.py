@@ -212,7 +212,7 @@ class Running:
                 [sys.executable, "app.py"], cwd=self.folder, env=kept | own | environment, stdout=log, stderr=log
             )
 
-    def page(self, within_s: float = 90) -> str:
+    def page(self, within_s: float = 200) -> str:
         """The page as soon as it is there."""
         until = time.monotonic() + within_s
         while True:
@@ -257,19 +257,6 @@ def test_each_variant_starts_and_answers(start, target):
     assert '"finished"' in lines[-1]
     client.close()
     assert "Traceback" not in running.log.read_text()
-
-
-def test_a_host_that_ends_a_run_leaves_what_came(start):
-    """GPU time up after three events: one sentence, no traceback in the log, and the events before it."""
-    running = start("zerogpu", PYTHONPATH=str(HOST), FOVEA_TEST_HOST="abort")
-    running.page()
-    client, example = Client(running.url, verbose=False), load_examples()[0]
-    job = client.submit(handle_file(str(example.picture)), example.question, tree="chain", compare=False, api_name="/explain")
-    with pytest.raises(Exception, match="GPU time for this run was up before its end; what came before it is kept"):
-        job.result(60)
-    kept = job.outputs()[-1]
-    assert len(kept) == 4 and "prefill_done" in kept[2]  # header, run_started, prefill_done, the first read or node
-    client.close()
 
 
 # The lent engine on a toy target
