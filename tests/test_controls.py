@@ -11,7 +11,7 @@ from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain
 from fovea_core.memory.build import MemoryWeights, VisualMemory
 from fovea_core.memory.controls import CONTROLS
-from fovea_core.memory.correct import Correction, FoldedMemory
+from fovea_core.memory.correct import Correction, FoldedCorrection, FoldedMemory
 from fovea_core.memory.select import Bounds, make_policy
 from fovea_core.settings import SettingsError, make_settings
 from fovea_core.trace import events as ev
@@ -60,7 +60,7 @@ def test_chosen_sets_equal_the_slow_twin(room, name, fold):
     """The root first, then the others level by level; the same from the memory folded for one picture."""
     memory, correction, states = room
     depths = [0, 1, 1, 2, 3]
-    asked = FoldedMemory(memory, correction) if fold else memory
+    asked = FoldedMemory(memory, FoldedCorrection(correction)) if fold else memory
     policy = make_policy(f"{name}-4", BOUNDS)
     policy.start(asked)
     for n, expected in enumerate(slow_sets(name, memory, states, depths)):

@@ -236,7 +236,9 @@ def test_cache_is_the_same_with_and_without_correction():
         state = run.root
         for depth, token in enumerate((5, 9, 30), start=1):
             scores.append(run.score(state, depth - 1, torch.tensor([0])))
-            state = run.body.forward(run.folded.fuse_own(torch.tensor([token]), run.folded.unit(state)), run._turn(depth), None)
+            state = run.body.forward(
+                run.folded.fuse_own(torch.tensor([token]), run.folded.normed(state)), run._turn(depth), None
+            )
         caches.append([cache[:, :, : run.body.used].clone() for cache in run.body.caches])
     assert all(torch.equal(a, b) for a, b in zip(*caches))
     assert not torch.allclose(scores[0], scores[3])  # the correction did something

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fovea_core.memory.build import MemoryWeights, VisualMemory
-from fovea_core.memory.correct import Correction, FoldedMemory, read
+from fovea_core.memory.correct import Correction, FoldedCorrection, FoldedMemory, read
 from fovea_core.memory.select import MASS_TOLERANCE, PAPER_BOUNDS, Bounds, make_policy
 
 
@@ -160,7 +160,7 @@ def test_read_follows_the_equations(room):
 def test_folded_memory_equals_the_read(room, name):
     """The products multiplied out once per picture give the same scores, choice, gate and corrected states."""
     memory, correction, states = room
-    policy, folded = make_policy(name, Bounds(2, 9, 0.6)), FoldedMemory(memory, correction)
+    policy, folded = make_policy(name, Bounds(2, 9, 0.6)), FoldedMemory(memory, FoldedCorrection(correction))
     for depth in range(4):
         expected, plain, gate, shift = read(states, depth, memory, policy, correction)
         chosen = policy.select(states, depth, folded)

@@ -148,9 +148,9 @@ def test_a_memory_without_some_entries_equals_one_built_without_them(target, dra
     """The twin: the folded memory made anew from fewer valid entries; scores, correction, entry numbers."""
     run = target.prefill(toy_picture(), QUESTION)
     lost = torch.tensor([7, 8, 20])
-    whole = FoldedMemory(drafter.drafter.remember(run.features, run.valid), drafter.drafter.correction)
+    whole = FoldedMemory(drafter.drafter.remember(run.features, run.valid), drafter.correction)
     keep = run.valid & ~torch.isin(torch.arange(36), lost)
-    twin = FoldedMemory(drafter.drafter.remember(run.features, keep), drafter.drafter.correction)
+    twin = FoldedMemory(drafter.drafter.remember(run.features, keep), drafter.correction)
     less, states = whole.without(lost), torch.randn(4, 48, generator=torch.Generator().manual_seed(0))
     left = torch.isin(less.entries, twin.entries)
     assert int(less.n_valid) == int(twin.n_valid) == int(left.sum()) == int(run.valid.sum()) - 3

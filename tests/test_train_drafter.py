@@ -292,7 +292,7 @@ def test_unroll_equals_decoding(target, artifacts, name):
                     break
                 if s:
                     token = batch.tokens[b, at + s - 1 : at + s]
-                    state = run.body.forward(run.folded.fuse_own(token, run.folded.unit(state)), run._turn(s), None)
+                    state = run.body.forward(run.folded.fuse_own(token, run.folded.normed(state)), run._turn(s), None)
                 torch.testing.assert_close(h[b, s, a], state[0], atol=1e-4, rtol=1e-4)
                 torch.testing.assert_close(scores[b, s, a], run.score(state, s, torch.tensor([0]))[0], atol=2e-4, rtol=1e-3)
                 checked += 1

@@ -20,7 +20,7 @@ from fovea_core.drafter.checkpoint import DrafterError, read_drafter
 from fovea_core.drafter.model import Drafter
 from fovea_core.drafter.step import Body, FoldedDrafter
 from fovea_core.fingerprint import fingerprint
-from fovea_core.memory.correct import FoldedMemory
+from fovea_core.memory.correct import FoldedCorrection, FoldedMemory
 from fovea_core.memory.select import Policy, make_policy
 from fovea_core.settings import RunSettings
 from fovea_core.trace.events import Shape
@@ -65,6 +65,7 @@ class FoveaDrafter:
         self.config = drafter.config
         self.max_depth = max(1, self.config.depth_rows - 1)
         self.folded = FoldedDrafter(drafter)
+        self.correction = FoldedCorrection(drafter.correction) if self.config.sighted else None
 
     def sight(self, settings: RunSettings) -> tuple[str, int]:
         """Policy in force and deepest state that reads the memory; ('none', -1) where nothing is read."""
@@ -80,9 +81,9 @@ class FoveaDrafter:
         name, limit = self.sight(settings)
         policy, memory = make_policy(name, self.config.bounds, settings.seed), None
         if policy.reads:
-            like = self.folded.from_target
+            like = self.folded.table
             features, valid = run.features.to(like.device, like.dtype), run.valid.to(like.device)
-            memory = FoldedMemory(self.drafter.remember(features, valid), self.drafter.correction)
+            memory = FoldedMemory(self.drafter.remember(features, valid), self.correction)
             policy.start(memory)
         return FoveaRun(self.folded, memory, policy, limit, settings.detail == "nodes")
 
@@ -120,13 +121,13 @@ class FoveaRun:
         folded, body, m = self.folded, self.body, tokens.shape[0]
         if m == 0:
             return
-        device = folded.from_target.device
+        device = folded.table.device
         tokens, positions = tokens.to(device), positions.to(device)
         self.position, self.token = int(positions[-1]), tokens[-1:]
         body.drop_speculative()
         body.reserve(m)
         folded.cover(self.position + 128)
-        x = folded.fuse_target(tokens, states.to(folded.from_target))
+        x = folded.fuse_target(tokens, states.to(folded.table))
         mask = None
         if m > 1:  # row i sees the prefix and the new items up to itself
             later = torch.full((m, m), -math.inf, device=device).triu_(1)
@@ -176,7 +177,7 @@ class FoveaRun:
         tokens, logps = [], []
         for depth in range(levels):
             if depth:
-                state = body.forward(folded.fuse_own(tokens[-1], folded.unit(state)), self._turn(depth), None)
+                state = body.forward(folded.fuse_own(tokens[-1], folded.normed(state)), self._turn(depth), None)
             best = self.score(state, depth, numbers[depth : depth + 1]).max(-1)
             tokens.append(best.indices)
             logps.append(best.values)
@@ -192,10 +193,10 @@ class FoveaRun:
         tokens, logps, scores = [best.indices[0]], [best.values[0]], [best.values[0]]
         parents, depths = [torch.zeros(width, dtype=torch.int64, device=device)], [1] * width
         frontier, numbers, total = best.indices[0], torch.arange(1, width + 1, device=device), best.values[0]
-        units, mask, made = folded.unit(self.root), apart.new_zeros(width, body.stable), width
+        normed, mask, made = folded.normed(self.root), apart.new_zeros(width, body.stable), width
         for depth in range(1, levels):
             mask = torch.cat((mask, apart), 1)  # (k, stable + depth k)
-            states = body.forward(folded.fuse_own(frontier, units), self._turn(depth), mask)
+            states = body.forward(folded.fuse_own(frontier, normed), self._turn(depth), mask)
             best = self.score(states, depth, numbers).topk(width)  # (k, k) children
             sums = (total[:, None] + best.values).view(-1)
             tokens.append(best.indices.view(-1))
@@ -207,7 +208,7 @@ class FoveaRun:
                 total, chosen = sums.topk(width)
                 row = chosen // width
                 frontier, numbers = tokens[-1][chosen], chosen + (made + 1)
-                units, mask = folded.unit(states).index_select(0, row), mask.index_select(0, row)
+                normed, mask = folded.normed(states).index_select(0, row), mask.index_select(0, row)
                 made += sums.shape[0]
         depth_row = torch.tensor(depths, device=device)
         return _Grown(torch.cat(tokens), torch.cat(logps), torch.cat(scores), torch.cat(parents), depth_row)

@@ -76,13 +76,13 @@ def states_along(run: FoveaRun, tokens: torch.Tensor) -> torch.Tensor:
     Behind the root a state stands on the drafter's own, as when it drafts. The run's committed text stays as it is.
     """
     folded, body = run.folded, run.body
-    tokens = tokens.to(folded.from_target.device)
+    tokens = tokens.to(folded.table.device)
     body.drop_speculative()
     body.reserve(tokens.shape[0])
     folded.cover(run.position + tokens.shape[0])
     states = [run.root]
     for depth in range(1, tokens.shape[0] + 1):
-        x = folded.fuse_own(tokens[depth - 1 : depth], folded.unit(states[-1]))
+        x = folded.fuse_own(tokens[depth - 1 : depth], folded.normed(states[-1]))
         states.append(body.forward(x, folded.turns[run.position + depth : run.position + depth + 1], None))
     return torch.cat(states)
 

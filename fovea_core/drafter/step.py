@@ -2,9 +2,10 @@
 
 The same function as model.Drafter up to rounding (tests compare them), arranged for a handful of rows on a CPU, where a
 level costs as many microseconds in dispatch as in arithmetic:
-- every norm weight is multiplied into the matrix behind it, so that a norm is x / hypot(|x|, sqrt(d eps)), three operations;
+- matrices stand as the product of few rows reads them (thin.Matrix), in the precision they were shipped in;
+- a norm is x / hypot(|x|, sqrt(d eps)) times a scale that carries sqrt(d);
 - query and key rows are reordered so that a rotary pair is adjacent and turning is one complex product;
-- embedding and fc's token half become one table; matrices are stored the way the product reads them.
+- embedding and fc's token half become one table.
 """
 
 from __future__ import annotations
@@ -15,34 +16,40 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from fovea_core.drafter.model import Block, Drafter, rope_table
-
-#: Largest embedding (elements) for which a second, folded copy of embedding and head is kept.
-FOLD_LIMIT = 32_000_000
+from fovea_core.drafter.model import Block, Drafter, Norm, rope_table
+from fovea_core.thin import COPY_LIMIT, Matrix
 
 
 @dataclass(frozen=True)
 class FoldedBlock:
-    """Matrices of one block, each (in, out): norms, attention scale and rotary order folded in."""
+    """One block: query and key rows stand in rotary order; ``input_scale``, ``post_scale`` (d,): of its norms."""
 
-    qkv: torch.Tensor
-    out: torch.Tensor
-    gate_up: torch.Tensor
-    down: torch.Tensor
+    input_scale: torch.Tensor
+    qkv: Matrix
+    out: Matrix
+    post_scale: torch.Tensor
+    gate_up: Matrix
+    down: Matrix
 
 
-def _fold_block(block: Block, root: float) -> FoldedBlock:
+def _fold_block(block: Block) -> FoldedBlock:
     half, turned = block.head_dim // 2, block.heads + block.kv_heads
     pairs = torch.arange(block.head_dim).view(2, half).t().reshape(-1)  # 0, half, 1, half + 1, ...
     rows = block.qkv.weight.unflatten(0, (-1, block.head_dim)).clone()  # (heads + 2 kv_heads, head_dim, d)
     rows[:turned] = rows[:turned, pairs]
-    rows[: block.heads] *= block.head_dim**-0.5
     return FoldedBlock(
-        qkv=(rows.flatten(0, 1) * (root * block.input_norm.weight)).t().contiguous(),
-        out=block.out.weight.t().contiguous(),
-        gate_up=(block.gate_up.weight * (root * block.post_norm.weight)).t().contiguous(),
-        down=block.down.weight.t().contiguous(),
+        input_scale=_scale(block.input_norm),
+        qkv=Matrix(rows.flatten(0, 1)),
+        out=Matrix(block.out.weight),
+        post_scale=_scale(block.post_norm),
+        gate_up=Matrix(block.gate_up.weight),
+        down=Matrix(block.down.weight),
     )
+
+
+def _scale(norm: Norm) -> torch.Tensor:
+    """(d,) the norm's weight times sqrt(d): what a unit vector is multiplied by."""
+    return math.sqrt(norm.weight.shape[0]) * norm.weight
 
 
 class FoldedDrafter:
@@ -51,41 +58,45 @@ class FoldedDrafter:
     @torch.no_grad()
     def __init__(self, drafter: Drafter) -> None:
         config = self.config = drafter.config
-        size, root = config.hidden_size, math.sqrt(config.hidden_size)
-        scale = root * drafter.norm.weight
-        self.blocks = [_fold_block(block, root) for block in drafter.blocks]
-        self.floor = torch.tensor(root * math.sqrt(config.rms_eps), device=scale.device)
-        token_half, state_half = drafter.fc.weight[:, :size].t(), drafter.fc.weight[:, size:].t()
-        self.folds_vocabulary = drafter.embedding.numel() <= FOLD_LIMIT
-        self.table = drafter.embedding @ token_half if self.folds_vocabulary else drafter.embedding  # (V, d)
-        self.token_half = token_half.contiguous()
-        tapped = () if drafter.tap is None else (drafter.tap.weight.t(),)
-        self.from_target = torch.cat((state_half, *tapped)).contiguous()  # on states after the target's norm, and its taps
-        self.from_own = (scale[:, None] * state_half).contiguous()  # on unit(h) of the drafter's own h
-        self.scale = scale
-        self.head = (scale[:, None] * drafter.head.t()).contiguous() if self.folds_vocabulary else drafter.head.t()
+        size = config.hidden_size
+        self.scale = _scale(drafter.norm)
+        self.blocks = [_fold_block(block) for block in drafter.blocks]
+        self.floor = torch.tensor(math.sqrt(size * config.rms_eps), device=self.scale.device)
+        token_half, state_half = drafter.fc.weight[:, :size], drafter.fc.weight[:, size:].contiguous()
+        self.folds_vocabulary = drafter.embedding.numel() <= COPY_LIMIT
+        self.table = drafter.embedding @ token_half.t() if self.folds_vocabulary else drafter.embedding  # (V, d)
+        self.token_half = None if self.folds_vocabulary else Matrix(token_half.contiguous())
+        self.from_own = Matrix(state_half)  # on RMSNorm(h) of the drafter's own h
+        self.from_target = (  # on states after the target's norm, and its taps
+            self.from_own if drafter.tap is None else Matrix(torch.cat((state_half, drafter.tap.weight), 1))
+        )
+        self.fused = size * (1 + len(config.taps))
+        self.head = Matrix(drafter.head)
         self.turns = torch.empty(0)
 
-    def unit(self, states: torch.Tensor) -> torch.Tensor:
-        """RMSNorm without its scale sqrt(d) weight, which the matrices behind it carry: (m, d) to (m, d)."""
-        return states / torch.hypot(torch.linalg.vector_norm(states, dim=-1, keepdim=True), self.floor)
+    def norm(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        """RMSNorm of (m, d) with a folded ``scale``."""
+        return x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self.floor) * scale
+
+    def normed(self, states: torch.Tensor) -> torch.Tensor:
+        """RMSNorm(h), the final norm: (m, d) to (m, d)."""
+        return self.norm(states, self.scale)
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         """W_LM RMSNorm(states) (FOVEA eq 9): (m, d) corrected or plain states before the norm to (m, V)."""
-        unit = self.unit(states)
-        return unit @ self.head if self.folds_vocabulary else (unit * self.scale) @ self.head
+        return self.head(self.normed(states))
 
     def fuse_target(self, tokens: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
         """fc([emb(t); h^T]) and the taps' product: (m,) tokens, (m, d or more) states of the target, to (m, d)."""
-        return torch.addmm(self._tokens(tokens), states[:, : self.from_target.shape[0]], self.from_target)
+        return self._tokens(tokens) + self.from_target(states[:, : self.fused])
 
-    def fuse_own(self, tokens: torch.Tensor, units: torch.Tensor) -> torch.Tensor:
-        """fc([emb(t); RMSNorm(h)]): (m,) tokens, (m or 1, d) parents' ``unit`` states, uncorrected, to (m, d)."""
-        return self._tokens(tokens) + units @ self.from_own
+    def fuse_own(self, tokens: torch.Tensor, states: torch.Tensor) -> torch.Tensor:
+        """fc([emb(t); RMSNorm(h)]): (m,) tokens, (m or 1, d) parents' ``normed`` states, uncorrected, to (m, d)."""
+        return self._tokens(tokens) + self.from_own(states)
 
     def _tokens(self, tokens: torch.Tensor) -> torch.Tensor:
         rows = self.table.index_select(0, tokens)
-        return rows if self.folds_vocabulary else rows @ self.token_half
+        return rows if self.folds_vocabulary else self.token_half(rows)
 
     def turn(self, positions: torch.Tensor) -> torch.Tensor:
         """Rotary factors at (m,) position ids: (m, 1, head_dim / 2) complex64."""
@@ -110,7 +121,7 @@ class Body:
         config = folded.config
         self.heads, self.kv_heads, self.head_dim = config.heads, config.kv_heads, config.head_dim
         self.group, self.width = config.heads // config.kv_heads, config.intermediate_size
-        like = folded.from_target
+        like = folded.table
         self.caches = [like.new_zeros(2, self.kv_heads, capacity, self.head_dim) for _ in folded.blocks]
 
     def reserve(self, items: int) -> None:
@@ -138,15 +149,15 @@ class Body:
         if mask is not None and self.group > 1:
             mask = mask.repeat(self.group, 1)
         for weights, cache in zip(self.folded.blocks, self.caches):
-            mixed = (self.folded.unit(x) @ weights.qkv).view(m, -1, self.head_dim)
+            mixed = weights.qkv(self.folded.norm(x, weights.input_scale)).view(m, -1, self.head_dim)
             turned = mixed[:, : self.heads + self.kv_heads].unflatten(-1, (-1, 2))
             torch.view_as_complex(turned).mul_(turn)
             stored = mixed[:, self.heads :].view(m, 2, self.kv_heads, self.head_dim)
             cache[:, :, start:end].copy_(stored.permute(1, 2, 0, 3))
             context = self._attend(mixed[:, : self.heads], cache[0, :, :end], cache[1, :, :end], mask)
-            x = torch.addmm(x, context, weights.out)
-            both = self.folded.unit(x) @ weights.gate_up
-            x = torch.addmm(x, F.silu(both[:, : self.width]).mul_(both[:, self.width :]), weights.down)
+            x = x + weights.out(context)
+            both = weights.gate_up(self.folded.norm(x, weights.post_scale))
+            x = x + weights.down(F.silu(both[:, : self.width]).mul_(both[:, self.width :]))
         return x
 
     def _attend(self, queries, keys, values, mask) -> torch.Tensor:
@@ -154,9 +165,7 @@ class Body:
         m = queries.shape[0]
         grouped = queries.view(m, self.kv_heads, self.group, self.head_dim).permute(1, 2, 0, 3)
         grouped = grouped.reshape(self.kv_heads, self.group * m, self.head_dim)
-        if mask is None:
-            scores = torch.bmm(grouped, keys.transpose(1, 2))
-        else:
-            scores = torch.baddbmm(mask, grouped, keys.transpose(1, 2))
+        mask, beta = (self.folded.floor, 0) if mask is None else (mask, 1)
+        scores = torch.baddbmm(mask, grouped, keys.transpose(1, 2), beta=beta, alpha=self.head_dim**-0.5)
         mixed = torch.bmm(torch.softmax(scores, -1), values)  # (kv_heads, group m, head_dim)
         return mixed.view(self.kv_heads, self.group, m, self.head_dim).permute(2, 0, 1, 3).reshape(m, -1)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fovea_core.memory.build import VisualMemory
+from fovea_core.thin import Matrix
 
 #: Where an untrained gate stands: sigmoid(-1) = 0.27 lets the last layer of f, which starts at zero, learn from the start.
 GATE_BIAS = -1.0
@@ -40,6 +41,23 @@ def read(states, depth, memory: VisualMemory, policy, correction: Correction):
     return states + gate * shift, chosen, gate, shift
 
 
+class FoldedCorrection:
+    """A correction's matrices as decoding multiplies by them; one for all pictures.
+
+    The first layers of f and g stand side by side and are split: ``from_state`` and ``from_readout`` act on h and r of [h; r].
+    """
+
+    @torch.no_grad()
+    def __init__(self, correction: Correction) -> None:
+        f, g = correction.f, correction.g
+        size, self.width = f[2].out_features, f[0].out_features
+        first = torch.cat((f[0].weight, g[0].weight))  # (2 width, 2 d)
+        self.from_state, self.from_readout = Matrix(first[:, :size].contiguous()), first[:, size:].t()
+        self.first_bias = torch.cat((f[0].bias, g[0].bias))
+        self.f_last, self.f_bias = Matrix(f[2].weight), f[2].bias
+        self.g_last, self.g_bias = g[2].weight.t().contiguous(), g[2].bias
+
+
 class FoldedMemory:
     """A picture's memory with every product that does not depend on the state multiplied out once per picture.
 
@@ -49,8 +67,8 @@ class FoldedMemory:
     gives their numbers in the picture. Same numbers as ``read`` up to rounding; tests compare them.
     """
 
-    def __init__(self, memory: VisualMemory, correction: Correction) -> None:
-        weights, self.entries = memory.weights, memory.valid.nonzero()[:, 0]
+    def __init__(self, memory: VisualMemory, correction: FoldedCorrection) -> None:
+        weights, self.entries, self.correction = memory.weights, memory.valid.nonzero()[:, 0], correction
         keys, values = memory.keys[self.entries], memory.values[self.entries]
         size = keys.shape[-1]
         asked = weights.query.weight.t() @ keys.t() / math.sqrt(size)  # (d, n)
@@ -59,13 +77,8 @@ class FoldedMemory:
         self.bias_row = weights.norm_h.bias @ asked  # (n,)
         self.rows = self.depth_rows + self.bias_row
         self.size, self.eps, self.n_valid = size, weights.norm_h.eps, memory.valid.sum()
-        first = torch.cat((correction.f[0].weight, correction.g[0].weight))  # (2 width, 2 d)
-        self.from_state = first[:, :size].t().contiguous()
-        self.from_entry = values @ first[:, size:].t()  # P: (n, 2 width)
-        self.first_bias = torch.cat((correction.f[0].bias, correction.g[0].bias))
-        self.width = correction.f[0].out_features
-        self.f_last, self.f_bias = correction.f[2].weight.t().contiguous(), correction.f[2].bias
-        self.g_last, self.g_bias = correction.g[2].weight.t().contiguous(), correction.g[2].bias
+        # P: (n, 2 width); the weights of a read sum to 1, so that each row may carry the bias
+        self.from_entry = torch.addmm(correction.first_bias, values, correction.from_readout)
 
     def without(self, lost: torch.Tensor) -> FoldedMemory:
         """The same memory with the entries numbered ``lost`` (k,) int64 invalid too. They keep their places, so that a policy
@@ -95,8 +108,8 @@ class FoldedMemory:
 
     def correct(self, states: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Eq 7-9: (m, d) states and (m, n) weights to (h + g c, gate (m, 1), correction (m, d))."""
-        hidden = torch.addmm(self.first_bias, states, self.from_state).addmm_(weights, self.from_entry)
-        hidden = F.silu(hidden)  # (m, 2 width)
-        shift = torch.addmm(self.f_bias, hidden[:, : self.width], self.f_last)
-        gate = torch.sigmoid(torch.addmm(self.g_bias, hidden[:, self.width :], self.g_last))
+        own, width = self.correction, self.correction.width
+        hidden = F.silu(torch.addmm(own.from_state(states), weights, self.from_entry))  # (m, 2 width)
+        shift = own.f_last(hidden[:, :width]) + own.f_bias
+        gate = torch.sigmoid(torch.addmm(own.g_bias, hidden[:, width:], own.g_last))
         return torch.addcmul(states, gate, shift), gate, shift

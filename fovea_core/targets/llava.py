@@ -18,6 +18,7 @@ from fovea_core.targets.loading import load_model, unreadable
 from fovea_core.targets.outside import load_check
 from fovea_core.targets.probe import probe
 from fovea_core.targets.reference import own_answer
+from fovea_core.thin import thin
 
 
 class ImageSettings(BaseModel):
@@ -114,6 +115,7 @@ def load_llava(folder: str | Path, device: str | torch.device = "cpu", id: str |
     except (OSError, ValueError, KeyError) as error:
         raise unreadable(folder, error) from error
     model = load_model(LlavaForConditionalGeneration, folder, device)
+    thin(model)
     target = LlavaTarget(model, tokenizer, image, id or str(folder), mark)
     probe(target)
     target.check = load_check(folder, mark, target.hidden_size)
