@@ -134,7 +134,7 @@ def _text(vocabulary: int, context: int) -> dict:
     }
 
 
-def _llava_next(family: str, tokenizer, context: int, view_px: int = 24, patch_px: int = 6):
+def _llava_next(family: str, tokenizer, context: int, view_px: int = 24, patch_px: int = 6, text: dict | None = None):
     id_of = tokenizer.convert_tokens_to_ids
     vision = CLIPVisionConfig(
         hidden_size=32,
@@ -146,7 +146,7 @@ def _llava_next(family: str, tokenizer, context: int, view_px: int = 24, patch_p
     )
     kind = MistralConfig if family == "mistral" else LlamaConfig
     text = kind(
-        **_text(len(tokenizer) + 4, context),
+        **_text(len(tokenizer) + 4, context) | (text or {}),
         bos_token_id=1,
         eos_token_id=id_of("</s>"),
         pad_token_id=id_of("<pad>"),
@@ -162,7 +162,15 @@ def _llava_next(family: str, tokenizer, context: int, view_px: int = 24, patch_p
     return LlavaNextForConditionalGeneration, config, LlavaNextTarget, processor
 
 
-def _qwen(family: str, tokenizer, context: int, patch_px: int = 4, least_px: int = 64 * 4, most_px: int = 64 * 90):
+def _qwen(
+    family: str,
+    tokenizer,
+    context: int,
+    patch_px: int = 4,
+    least_px: int = 64 * 4,
+    most_px: int = 64 * 90,
+    text: dict | None = None,
+):
     id_of = tokenizer.convert_tokens_to_ids
     vision = {
         "depth": 3,
@@ -171,14 +179,18 @@ def _qwen(family: str, tokenizer, context: int, patch_px: int = 4, least_px: int
         "num_heads": 2,
         "patch_size": patch_px,
         "window_size": 8 * patch_px,
-        "out_hidden_size": WIDTH,
         "fullatt_block_indexes": [2],
     }
-    text = _text(len(tokenizer) + 4, context) | {
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 2, 2]},
-        "eos_token_id": id_of("<|im_end|>"),
-        "bos_token_id": None,
-    }
+    text = (
+        _text(len(tokenizer) + 4, context)
+        | {
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 2, 2]},
+            "eos_token_id": id_of("<|im_end|>"),
+            "bos_token_id": None,
+        }
+        | (text or {})
+    )
+    vision["out_hidden_size"] = text["hidden_size"]
     config = Qwen2_5_VLConfig(
         vision_config=vision,
         text_config=text,
@@ -227,7 +239,8 @@ FAMILIES = tuple(MAKERS)
 
 
 def tiny(family: str, seed: int = 0, context: int = 768, attention: str = "sdpa", spread: float = 0.3, **options):
-    """A random target of ``family``, float32, hidden size 48; ``options`` change the family's own sizes."""
+    """A random target of ``family``, float32, hidden size 48; ``options`` change the family's own
+    sizes; ``text``: those of its language model."""
     tokenizer = tokenizer_of(family)
     kind, config, target, processor = MAKERS[family](family, tokenizer, context, **options)
     config._attn_implementation = attention

@@ -87,8 +87,8 @@ class FoveaDrafter:
             features, valid = run.features.to(like.device, like.dtype), run.valid.to(like.device)
             memory = FoldedMemory(self.drafter.remember(features, valid), self.correction)
             policy.start(memory)
-        room = len(run.prompt_ids) - run.features.shape[0] + settings.max_new_tokens + SPECULATIVE
-        return FoveaRun(self.folded, memory, policy, limit, settings.detail == "nodes", room)
+        ahead = settings.max_new_tokens + SPECULATIVE
+        return FoveaRun(self.folded, memory, policy, limit, settings.detail == "nodes", ahead)
 
 
 def _now() -> float:
@@ -112,7 +112,8 @@ class _Look:
 
 
 class FoveaRun:
-    """One request (decode.draft.DraftRun). ``depth_limit``: deepest state that reads the memory, -1 where none does."""
+    """One request (decode.draft.DraftRun). ``depth_limit``: deepest state that reads the memory, -1 where none does; ``ahead``:
+    items that will follow the prompt, those of a draft included."""
 
     def __init__(
         self,
@@ -121,10 +122,10 @@ class FoveaRun:
         policy: Policy,
         depth_limit: int,
         record: bool,
-        room: int = 512,
+        ahead: int = 0,
     ) -> None:
         self.folded, self.memory, self.policy, self.depth_limit, self.record = folded, memory, policy, depth_limit, record
-        self.body = Body(folded, room)
+        self.body, self.ahead = Body(folded), ahead
         self.root, self.token, self.position = None, None, -1
         self.looks: list[_Look] = []
         self.select_ms = 0.0
@@ -140,7 +141,7 @@ class FoveaRun:
         tokens, positions = tokens.to(device), positions.to(device)
         self.token = tokens[-1:]
         body.drop_speculative()
-        body.reserve(m)
+        body.reserve(m if body.stable else m + self.ahead)  # once for the whole answer, so that the cache stays where it is
         folded.cover(self.position + 128)
         x = folded.fuse_target(tokens, states.to(folded.table))
         mask = None
