@@ -256,7 +256,9 @@ def test_each_variant_starts_and_answers(start, target):
     )
     assert '"finished"' in lines[-1]
     client.close()
-    assert "Traceback" not in running.log.read_text()
+    log = running.log.read_text()
+    # On a Space, Gradio watches for changed files by means of the host's own package, and says where that is missing.
+    assert log.count("Traceback") == log.count("is required to run hot-reloading in Spaces"), log
 
 
 # The lent engine on a toy target
