@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: run test traces figure gallery screenshots clean
+.PHONY: run test traces figure gallery space screenshots clean
 
 run: $(VENV)/.app
 	$(VENV)/bin/python app.py $(ARGS)
@@ -27,6 +27,10 @@ figure: $(VENV)/.app
 # Writes the recorded examples as one page that opens by double click, or as a static Space: make gallery OUT=folder
 gallery: $(VENV)/.app
 	$(VENV)/bin/python -m fovea_core gallery $(or $(OUT),out/gallery)
+
+# Writes the folder of a Hugging Face Space and prints the command that uploads it: make space TARGET=zerogpu|cpu|static OUT=folder
+space: $(VENV)/.app
+	$(VENV)/bin/python -m fovea_core space --target $(or $(TARGET),cpu) --out $(or $(OUT),out/space-$(or $(TARGET),cpu))
 
 # Photographs the page with the recorded examples for the README; no model takes part.
 screenshots: $(VENV)/.dev

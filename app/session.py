@@ -7,6 +7,8 @@ while Gradio moves a generator between threads at every step.
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import functools
 import json
 import queue
 import threading
@@ -158,7 +160,7 @@ class Session:
         with self._guard:
             self._errands[who] = errand
             self._line.append(errand)
-        answer = self._thread.submit(self._run_errand, errand, loading, run)
+        answer = self._thread.submit(_in_context(self._run_errand), errand, loading, run)
         try:
             while not answer.done():
                 if errand.stop.is_set() and answer.cancel():
@@ -201,7 +203,7 @@ class Session:
         loading = self.start()
         with self._guard:
             self._line.append(ticket)
-        work = self._thread.submit(self._work, ticket, loading, news)
+        work = self._thread.submit(_in_context(self._work), ticket, loading, news)
         try:
             yield from self._updates(ticket, news, loading, work)
         finally:
@@ -278,6 +280,11 @@ class Session:
         for who in [*self._tickets, *self._errands]:
             self.forget(who)
         self._thread.shutdown(wait=True, cancel_futures=True)
+
+
+def _in_context(work: Callable) -> Callable:
+    """``work`` as the client who asks for it: a host that lends a GPU counts it on that client's share."""
+    return functools.partial(contextvars.copy_context().run, work)
 
 
 def _wait(news: queue.Queue, until: float) -> list:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from fovea_core.cli_bench import bench_app, calibrate_outside
 from fovea_core.cli_doctor import DTYPE_HELP, doctor, targets
-from fovea_core.cli_export import export, gallery
+from fovea_core.cli_export import export, gallery, space
 from fovea_core.cli_run_set import run_set
 from fovea_core.cli_train import train_drafter, train_target
 from fovea_core.request import Request, checked_question
@@ -202,6 +202,7 @@ app.command("run-set")(run_set)
 app.command()(doctor)
 app.command()(targets)
 app.command()(gallery)
+app.command()(space)
 app.command("calibrate-outside")(calibrate_outside)
 app.command("train-target")(train_target)
 app.command("train-drafter")(train_drafter)

@@ -110,6 +110,48 @@ def bench_page(
     put_json(results, as_json, context.obj["answers"])
 
 
+@bench_app.command("exact")
+def bench_exact(
+    context: typer.Context,
+    tokens: Annotated[int, typer.Option(max=10_000_000, help="Ids to compare, over all families and policies.")] = 20_000,
+    as_json: JsonFile = None,
+) -> None:
+    """Compare speculative with plain ids on tiny random models of every family, every policy: 20,000 in five minutes."""
+    from fovea_core.bench.exact import bench_exact as measure
+    from fovea_core.bench.report import print_exact, progress_bar
+
+    check_place(as_json)
+    console = context.obj["console"]
+    with progress_bar(console) as progress:
+        results = measure(tokens, progress)
+    print_exact(results, console)
+    put_json(results, as_json, context.obj["answers"])
+    if results["ids_differing"]:
+        raise typer.Exit(1)
+
+
+@bench_app.command("gpu")
+def bench_gpu(
+    context: typer.Context,
+    small: Annotated[bool, typer.Option("--small", help="Small models on a GPU too; on a CPU they always are.")] = False,
+    as_json: JsonFile = None,
+) -> None:
+    """Measure a round on random models of the paper's size: draft, select, verify, plain step, and what they would gain."""
+    from fovea_core.bench.gpu import bench_gpu as measure
+    from fovea_core.bench.report import print_gpu
+
+    check_place(as_json)
+    console = context.obj["console"]
+    try:
+        results = measure(small, lambda text: say(console, text))
+    except RuntimeError as error:
+        if "out of memory" not in str(error):
+            raise
+        raise SettingsError("These models do not fit into the memory here; --small measures smaller ones.") from None
+    print_gpu(results, console)
+    put_json(results, as_json, context.obj["answers"])
+
+
 def _measure(context: typer.Context, measure, show, seeds: str | None, default: range, as_json: str | None) -> None:
     """Measure on ``seeds`` or the bench's own, with a progress bar; show the result and put its JSON."""
     from fovea_core.bench.report import progress_bar

@@ -23,6 +23,20 @@ def gallery(
         say(context.obj["console"], f"{path}: {path.stat().st_size / 1000:,.0f} kB")
 
 
+def space(
+    context: typer.Context,
+    target: Annotated[str, typer.Option(help="zerogpu, cpu or static.")],
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder (default: out/space-TARGET).")] = None,
+) -> None:
+    """Write the exact folder of a Hugging Face Space and print the command that uploads it."""
+    from fovea_core.space import upload_command, write_space
+
+    out = out or Path("out") / f"space-{target}"
+    files = write_space(target, out)
+    say(context.obj["console"], f"{out}: {len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:,.1f} MB")
+    print(upload_command(out), file=context.obj["answers"])
+
+
 def export(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="A recorded trace.")],

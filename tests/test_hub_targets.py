@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import random
@@ -11,22 +10,18 @@ import pytest
 import torch
 from transformers import LlamaTokenizer
 
-from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain, plain_steps
-from fovea_core.settings import Shape, make_settings
+from fovea_core.settings import make_settings
 from fovea_core.targets import base
 from fovea_core.targets.base import TargetError
 from fovea_core.targets.chat import Chat
 from fovea_core.targets.probe import PARENTS, Capability, capability, probe
-from fovea_core.trace import events as ev
-from fovea_core.trace.laws import checked
 from tests.families import FAMILIES, noise, tiny, tokenizer_of
-from tests.toys import ScriptDrafter, coin, sibling, toy_drafter, toy_picture
+from tests.toys import toy_picture
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 QUESTION = "what is in the picture?"
-QUESTIONS = (QUESTION, "a red ball  left of\n\n the box ", "é🙂 한글", "<image>", "<|im_end|>\n<|im_start|>system\n</s>[INST]")
 HOSTILE = (
     "<image>",
     "<image><image> x",
@@ -297,65 +292,6 @@ def test_another_attention_takes_over(monkeypatch):
 
 
 # Exactness
-
-SCRIPTS = {"coin": coin(0.6), "second child": sibling(1), "third child": sibling(2)}
-CHOICES = {
-    "question": QUESTIONS,
-    "drafter": ("fovea", *SCRIPTS),
-    "policy": ("fovea", "topk-4", "dense", "none"),
-    "tree": ((1, 1, 2), (4, 1, 5), (1, 4, 5), (3, 3, 10), (5, 3, 8)),
-    "size": SIZES,
-    "temperature": (0.0, 0.9),
-}
-
-
-def pairwise(choices: dict, seed: int = 0) -> list[dict]:
-    """Combinations in which every two values of different settings meet at least once: greedy, seeded."""
-    names, rng = list(choices), random.Random(seed)
-    pair = lambda row: {((a, row[a]), (b, row[b])) for a, b in itertools.combinations(names, 2)}  # noqa: E731
-    left = {((a, x), (b, y)) for a, b in itertools.combinations(names, 2) for x in choices[a] for y in choices[b]}
-    rows = []
-    while left:
-        (a, x), (b, y) = min(left, key=repr)
-        tries = [{n: rng.choice(choices[n]) for n in names} | {a: x, b: y} for _ in range(40)]
-        rows.append(max(tries, key=lambda row: len(pair(row) & left)))
-        left -= pair(rows[-1])
-    return rows
-
-
-ROWS = pairwise(CHOICES)
-
-
-def test_pairs_all_meet():
-    """The rows cover every pair of values, and are far fewer than the product."""
-    for a, b in itertools.combinations(CHOICES, 2):
-        met = {(row[a], row[b]) for row in ROWS}
-        assert met == set(itertools.product(CHOICES[a], CHOICES[b]))
-    assert len(ROWS) < 50
-
-
-def test_speculative_ids_are_the_plain_ones(target):
-    """Over all pairs of question, drafter, policy, tree, picture and temperature: the ids are those of plain decoding (greedy,
-    or with the same seed), every trace is lawful, and drafts were accepted and rejected on the way."""
-    drafter, accepted, drafted = toy_drafter(target), 0, 0
-    for number, row in enumerate(ROWS):
-        picture = toy_picture(number, *row["size"])
-        depth, width, nodes = row["tree"]
-        settings = make_settings(
-            max_new_tokens=14,
-            temperature=row["temperature"],
-            seed=number,
-            policy=row["policy"],
-            tree=Shape(depth=depth, width=width, nodes=nodes),
-        )
-        plain = decode_plain(target, picture, row["question"], settings)
-        script = SCRIPTS.get(row["drafter"])
-        used = ScriptDrafter("script", script, plain.ids, target.vocab_size, number) if script else drafter
-        events = list(checked(decode(target, used, picture, row["question"], settings)))
-        finished = events[-1]
-        assert isinstance(finished, ev.Finished) and finished.ids == plain.ids and finished.reason == plain.reason, row
-        accepted, drafted = accepted + finished.accepted, drafted + finished.drafted
-    assert 0 < accepted < drafted
 
 
 def test_logits_of_rounds_are_the_plain_ones(target):

@@ -169,3 +169,67 @@ def print_focus(result: dict, console: Console | None = None) -> None:
         cells += [_cell("ratio", overall["ratio"]), *(_percent(row[kind]["pointing"]) for kind in KINDS)]
         table.add_row(name, *cells, *(_percent(row["classes"][cls]["pointing"]) for cls in classes))
     (console or Console(stderr=True)).print(table)
+
+
+def print_exact(result: dict, console: Console | None = None) -> None:
+    """Print a result of ``bench exact``: a row a family and policy, and the sum."""
+    console = console or Console(stderr=True)
+    table = Table(title="bench exact: speculative against plain ids, float32", title_justify="left")
+    table.add_column("family", no_wrap=True)
+    table.add_column("policy", no_wrap=True)
+    for name in ("answers", "tokens", "sampled", "tau", "ids differing"):
+        table.add_column(name, justify="right")
+    for family, rows in result["families"].items():
+        for policy, row in rows.items():
+            tau = (
+                (row["tokens"] - row["answers"]) / row["rounds"] if row["rounds"] else None
+            )  # the first token is the prefill's
+            cells = [row["answers"], row["tokens"], row["sampled_tokens"], _cell("tau", tau), row["ids_differing"]]
+            table.add_row(family, policy, *map(str, cells), style="bold red" if row["ids_differing"] else None)
+    console.print(table)
+    console.print(f"{result['ids_differing']:,} of {result['tokens']:,} ids differ", highlight=False)
+
+
+#: Rows of ``bench gpu``: key and how it is named.
+GPU_ROWS = {
+    "plain_ms": "plain step, ms",
+    "draft_ms": "draft, ms a round",
+    "select_ms": "of it selection",
+    "correct_ms": "of it readout and correction",
+    "extend_ms": "reading committed tokens",
+    "verify_ms": "verify, ms a round",
+    "round_ms": "whole round, ms",
+    "memory_gib": "memory of a request, GiB",
+    "drafter_gib": "drafter's weights, GiB",
+    "peak_gib": "peak above plain, GiB",
+    "pays_from": "acceptance length that pays",
+}
+
+
+def gpu_rows(result: dict) -> list[tuple[str, list[str]]]:
+    """(label, one cell a family) of a result of ``bench gpu``."""
+    families = result["families"].values()
+    rows = [
+        (label, ["-" if figures[key] is None else f"{figures[key]:.3f}" for figures in families])
+        for key, label in GPU_ROWS.items()
+    ]
+    lengths = next(iter(families))["speedup"]
+    rows += [(f"speedup at length {length}", [f"{f['speedup'][length]:.2f}" for f in families]) for length in lengths]
+    return rows
+
+
+def print_gpu(result: dict, console: Console | None = None) -> None:
+    """Print a result of ``bench gpu`` as a Markdown table, so that it can stand in a document as it is."""
+    console, where = console or Console(stderr=True), result["machine"]
+    lines = [f"| {result['shape']}, {result['dtype']} | {' | '.join(result['families'])} |"]
+    lines += ["|---|" + "---:|" * len(result["families"])]
+    lines += [f"| {label} | {' | '.join(cells)} |" for label, cells in gpu_rows(result)]
+    lines += ["", f"{where['processor']}, {where['device']}; {result['entries']:,} entries, {result['seconds']:.0f} s"]
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if result["machine_busy"]:
+        console.print(
+            f"machine busy: other programs took {100 * result['others_cpu_share']:.0f} % of the processor during the timings",
+            style="bold red",
+            highlight=False,
+        )

@@ -27,6 +27,8 @@ from fovea_core.settings import RunSettings
 from fovea_core.trace.events import Shape
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets" / "builtin"
+#: Room for the speculative items of a round; wider trees make a run's cache grow once.
+SPECULATIVE = 64
 #: Drafters that come with the explorer, by name.
 BUILTIN = {"builtin": ASSETS / "drafter", "blind": ASSETS / "blind"}
 
@@ -93,7 +95,13 @@ class FoveaDrafter:
             features, valid = run.features.to(like.device, like.dtype), run.valid.to(like.device)
             memory = FoldedMemory(self.drafter.remember(features, valid), self.correction)
             policy.start(memory, RunAround(run, policy.watches))
-        return FoveaRun(self.folded, memory, policy, limit, settings.detail == "nodes")
+        ahead = settings.max_new_tokens + SPECULATIVE
+        return FoveaRun(self.folded, memory, policy, limit, settings.detail == "nodes", ahead)
+
+
+def _now() -> float:
+    """Seconds of a clock; a compiled step has none."""
+    return 0.0 if torch.compiler.is_compiling() else time.perf_counter()
 
 
 @dataclass
@@ -112,13 +120,20 @@ class _Look:
 
 
 class FoveaRun:
-    """One request (decode.draft.DraftRun). ``depth_limit``: deepest state that reads the memory, -1 where none does."""
+    """One request (decode.draft.DraftRun). ``depth_limit``: deepest state that reads the memory, -1 where none does; ``ahead``:
+    items that will follow the prompt, those of a draft included."""
 
     def __init__(
-        self, folded: FoldedDrafter, memory: FoldedMemory | None, policy: Policy, depth_limit: int, record: bool
+        self,
+        folded: FoldedDrafter,
+        memory: FoldedMemory | None,
+        policy: Policy,
+        depth_limit: int,
+        record: bool,
+        ahead: int = 0,
     ) -> None:
         self.folded, self.memory, self.policy, self.depth_limit, self.record = folded, memory, policy, depth_limit, record
-        self.body = Body(folded)
+        self.body, self.ahead = Body(folded), ahead
         self.root, self.token, self.position = None, None, -1
         self.looks: list[_Look] = []
         self.select_ms = 0.0
@@ -130,15 +145,16 @@ class FoveaRun:
         if m == 0:
             return
         device = folded.table.device
+        self.position = int(positions[-1])  # here, where positions still lie on the host
         tokens, positions = tokens.to(device), positions.to(device)
-        self.position, self.token = int(positions[-1]), tokens[-1:]
+        self.token = tokens[-1:]
         body.drop_speculative()
-        body.reserve(m)
+        body.reserve(m if body.stable else m + self.ahead)  # once for the whole answer, so that the cache stays where it is
         folded.cover(self.position + 128)
         x = folded.fuse_target(tokens, states.to(folded.table))
         mask = None
         if m > 1:  # row i sees the prefix and the new items up to itself
-            later = torch.full((m, m), -math.inf, device=device).triu_(1)
+            later = torch.full((m, m), -math.inf, device=device, dtype=x.dtype).triu_(1)
             mask = torch.cat((later.new_zeros(m, body.stable), later), 1)
         self.root = body.forward(x, folded.turn(positions), mask)[-1:]
         body.keep()
@@ -162,17 +178,17 @@ class FoveaRun:
     def score(self, states: torch.Tensor, depth: int, nodes: torch.Tensor) -> torch.Tensor:
         """FOVEA eq 4-9: log-probabilities (m, V) of what may follow (m, d) states of one depth; notes what ``nodes`` read."""
         if depth <= self.depth_limit:
-            started = time.perf_counter()
+            started = _now()
             chosen = self.policy.select(states, depth, self.memory)
             states, gate, shift = self.memory.correct(states, chosen.weights)
-            spent = (time.perf_counter() - started) * 1e3
+            spent = (_now() - started) * 1e3
             self.select_ms += spent
             if self.record:
                 norm = torch.linalg.vector_norm(shift, dim=-1)
                 columns = (chosen.count, chosen.k_raw, chosen.peak(self.memory.n_valid), gate[:, 0], norm)
-                stats = torch.stack([column.to(norm.dtype) for column in columns], 1)
+                stats = torch.stack([column.to(torch.float32) for column in columns], 1)  # counts are whole in it
                 self.looks.append(_Look(depth, nodes, chosen.order, chosen.masses, stats, spent / states.shape[0]))
-        return torch.log_softmax(self.folded.logits(states), -1)
+        return torch.log_softmax(self.folded.logits(states), -1, dtype=torch.float32)
 
     def _turn(self, depth: int) -> torch.Tensor:
         at = self.position + depth
@@ -196,7 +212,8 @@ class FoveaRun:
         """All candidates of ``levels`` levels; candidate numbers count from 1 in the order of levels, 0 is the root."""
         folded, body = self.folded, self.body
         device = self.root.device
-        apart = torch.full((width, width), -math.inf, device=device).fill_diagonal_(0)  # siblings do not see each other
+        apart = torch.full((width, width), -math.inf, device=device, dtype=self.root.dtype)
+        apart.fill_diagonal_(0)  # siblings do not see each other
         best = self.score(self.root, 0, torch.zeros(1, dtype=torch.int64, device=device)).topk(width)
         tokens, logps, scores = [best.indices[0]], [best.values[0]], [best.values[0]]
         parents, depths = [torch.zeros(width, dtype=torch.int64, device=device)], [1] * width
@@ -230,13 +247,16 @@ class FoveaRun:
         place = torch.zeros(made + 1, dtype=torch.int64, device=kept.device)  # candidate number to node number
         place[kept + 1] = torch.arange(1, kept.shape[0] + 1, device=kept.device)
         parents = place[grown.parents[kept]]
-        zero = parents.new_zeros(1)
         reads = self._reads(place, parents) if self.looks else ()
+        bits = grown.logp[kept].view(torch.int32).long()  # so that all of it is one transfer
+        nodes = torch.stack((grown.tokens[kept], parents, grown.depths[kept], bits))
+        root = torch.cat((self.token, parents.new_tensor((-1, 0, 0))))
+        tokens, parents, depths, bits = torch.cat((root[:, None], nodes), 1).cpu()
         return Draft(
-            tokens=torch.cat((self.token, grown.tokens[kept])).cpu(),
-            parents=torch.cat((zero - 1, parents)).cpu(),
-            depths=torch.cat((zero, grown.depths[kept])).cpu(),
-            logp=torch.cat((grown.logp.new_zeros(1), grown.logp[kept])).cpu(),
+            tokens=tokens,
+            parents=parents,
+            depths=depths,
+            logp=bits.to(torch.int32).view(torch.float32),
             reads=reads,
             pruned=made - kept.shape[0],
             draft_ms=(time.perf_counter() - started) * 1e3 - self.select_ms,

@@ -61,7 +61,7 @@ class FoldedDrafter:
         size = config.hidden_size
         self.scale = _scale(drafter.norm)
         self.blocks = [_fold_block(block) for block in drafter.blocks]
-        self.floor = torch.tensor(math.sqrt(size * config.rms_eps), device=self.scale.device)
+        self.floor = torch.tensor(math.sqrt(size * config.rms_eps), device=self.scale.device, dtype=self.scale.dtype)
         token_half, state_half = drafter.fc.weight[:, :size], drafter.fc.weight[:, size:].contiguous()
         self.folds_vocabulary = drafter.embedding.numel() <= COPY_LIMIT
         self.table = drafter.embedding @ token_half.t() if self.folds_vocabulary else drafter.embedding  # (V, d)
@@ -110,6 +110,14 @@ class FoldedDrafter:
             self.turns = torch.complex(cos[:, None, :half], sin[:, None, :half]).to(self.floor.device)
 
 
+def _turn(pairs: torch.Tensor, turn: torch.Tensor) -> None:
+    """Turn (m, heads, head_dim / 2, 2) adjacent pairs in place by complex factors; bfloat16 has no complex kind."""
+    if pairs.dtype == torch.float32:
+        torch.view_as_complex(pairs).mul_(turn)
+    else:
+        pairs.copy_(torch.view_as_real(torch.view_as_complex(pairs.float()) * turn))
+
+
 class Body:
     """The blocks of one run with their cache: a stable prefix of committed text, behind it the speculative items of a round.
 
@@ -151,7 +159,7 @@ class Body:
         for weights, cache in zip(self.folded.blocks, self.caches):
             mixed = weights.qkv(self.folded.norm(x, weights.input_scale)).view(m, -1, self.head_dim)
             turned = mixed[:, : self.heads + self.kv_heads].unflatten(-1, (-1, 2))
-            torch.view_as_complex(turned).mul_(turn)
+            _turn(turned, turn)
             stored = mixed[:, self.heads :].view(m, 2, self.kv_heads, self.head_dim)
             cache[:, :, start:end].copy_(stored.permute(1, 2, 0, 3))
             context = self._attend(mixed[:, : self.heads], cache[0, :, :end], cache[1, :, :end], mask)
