@@ -114,14 +114,16 @@ def _said(update: Update) -> tuple[str, str]:
         return f"The target reads picture and question …{lasting}", "busy"
     if update.phase == "answering":
         doing = {"drafting": " The drafter drafts …", "verifying": " The target checks the draft …"}.get(update.step, "")
-        counts = f"Answering: {len(summary.tokens)} tokens in {summary.rounds} rounds."
+        counts = f"Answering: {_counts(summary)}."
         return counts + (doing + lasting if lasting else ""), "busy"
     if update.phase == "comparing":
         return f"Measuring plain decoding of the same request …{lasting}", "busy"
     if update.phase == "trouble":
         return update.trouble or "", "trouble"
     if update.phase == "stopped":
-        kept = f"after {len(summary.tokens)} tokens; what was answered is kept" if summary.tokens else "before it began"
+        kept = (
+            f"after {_count(len(summary.tokens), 'token')}; what was answered is kept" if summary.tokens else "before it began"
+        )
         return f"Stopped {kept}.", "done"
     return finished_text(summary), "done"
 
@@ -129,11 +131,32 @@ def _said(update: Update) -> tuple[str, str]:
 def finished_text(summary) -> str:
     """How a run ended, and its figures, in one line."""
     ended = {"stopped": "Stopped", None: "Unfinished"}.get(summary.reason, "Done")
-    parts = [f"{len(summary.tokens)} tokens in {summary.rounds} rounds"]
+    parts = [_counts(summary)]
     if summary.tau is not None:
         parts.append(f"tau {summary.tau:.2f}")
     if summary.compared:
         found = summary.compared
         parts.append(f"{found.speedup:.2f} × plain decoding, measured")
         parts.append("same text" if found.same_ids else "text differs")
-    return f"{ended}: {', '.join(parts)}."
+    return f"{ended}: {', '.join(parts)}.{_seldom(summary)}"
+
+
+def _seldom(summary) -> str:
+    """A hint where cost decided, and decided mostly against drafting: such a run shows little of what this page is for."""
+    started, rounds = summary.started, summary.rounds
+    if started is None or started.drafter is None or started.shape is not None or rounds < 4:
+        return ""
+    drafted = sum(1 for verdict in summary.verdicts if verdict.accepted or verdict.rejected or verdict.unverified)
+    if 2 * drafted >= rounds:
+        return ""
+    return (
+        f" Drafting paid in {drafted} of {rounds} rounds by the cost measured here; tree 'paper' under Settings drafts in each."
+    )
+
+
+def _count(number: int, one: str) -> str:
+    return f"{number} {one}{'' if number == 1 else 's'}"
+
+
+def _counts(summary) -> str:
+    return f"{_count(len(summary.tokens), 'token')} in {_count(summary.rounds, 'round')}"

@@ -158,6 +158,11 @@ def shown(
     return [picture, started.question, gr.update(visible=False), lines, status(said), *values]
 
 
+def emptied() -> tuple:
+    """The picture was taken away: suggestions, status."""
+    return gr.update(visible=False), status(READY)
+
+
 def look(path: str | None) -> tuple:
     """A picture was brought: decode it now, so that trouble shows at once; where a browser cannot show it, convert it."""
     hidden = gr.update(visible=False)

@@ -37,11 +37,14 @@ const options = { mode: "live", opened, links, exporter, ...asks };
 const player = window.FOVEA.createPlayer(element.querySelector(".fovea-player"), options);
 const served = `${window.gradio_config?.root ?? ""}/gradio_api/file=`;
 const charts = window.FOVEA.createCharts(element.querySelector(".fovea-charts"), player, served + PLOTLY);
+let first = "";
 const sync = () => {
   if (!props.value) return;
   const { order, lines, charts: figures, name } = props.value;
   if (lines && order < newest) return;
   newest = order;
+  if (lines?.length && lines[0] !== first) window.FOVEA.intoView(element); // somebody has just asked for this run
+  first = lines?.[0] ?? first;
   if (!lines) return player.links?.missing();
   player.set(lines.flatMap((batch) => batch.split("\\n")));
   if (lines.length) player.links?.arrived(name);

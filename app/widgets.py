@@ -33,7 +33,7 @@ const make = (tag, name, text) => Object.assign(document.createElement(tag), { c
 const show = () => {
   const list = element.querySelector(".fx-examples"), about = element.querySelector(".fx-about"), kinds = new Map();
   const tell = (title, look) => about.replaceChildren(make("strong", "", title), look);
-  tell("Recorded runs. ", `They open at once, without a model${props.live ? "; ▶ runs one again live" : ""}.`);
+  tell("Recorded runs. ", `They open at once, without a model${props.live ? "; ↻ runs one again live" : ""}.`);
   (props.value || []).forEach((example, index) => {
     const cell = make("div", "fx-example"), open = make("button", "fx-open"), again = make("button", "fx-again");
     const picture = make("img"), name = make("span", "fx-example-title", example.title);

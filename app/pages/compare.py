@@ -49,13 +49,13 @@ def build_compare(
                 run = gr.Button("Compare", variant="primary", elem_id="fx-compare-go")
                 stop = gr.Button("Stop", elem_id="fx-compare-stop")
             line = make_status(status(READY), elem_id="fx-compare-line")
-            if recorded:
-                gallery = make_examples([thumbnail_card(example) for example in recorded], elem_id="fx-compare-examples")
             with gr.Accordion("Settings of both", open=False, elem_id="fx-compare-settings"):
                 shared = shared_settings()
             with gr.Row(elem_classes="fx-more"):
                 loads = [gr.UploadButton(f"Load a trace as {side}", elem_id=f"fx-compare-load-{side.lower()}") for side in "AB"]
         with gr.Column(elem_classes="fx-run"):
+            if recorded:
+                gallery = make_examples([thumbnail_card(example) for example in recorded], elem_id="fx-compare-examples")
             sides = make_comparison(elem_id="fx-comparison")
 
     on = Comparing(session, recorded)
@@ -72,6 +72,7 @@ def build_compare(
     for load, listener in zip(loads, (on.load_a, on.load_b)):
         load.upload(listener, [load], [sides, line], queue=False, **quiet)
     picture.upload(looked, [picture], [picture, line], concurrency_id="draw", **quiet)
+    picture.clear(lambda: status(READY), None, [line], queue=False, **quiet)
     copy.click(takes(session), explain, [picture, question, a, *shared, line], queue=False, **quiet)
     on.ways, on.presses = [a, b], [run.click, question.submit]
     return on

@@ -11,7 +11,8 @@ import gradio as gr
 from PIL import Image
 
 from app.asking import DRAFTERS, LIMITS, TREES, status
-from app.handlers import READY, Handlers, look
+from app.boxes import AnyDropdown, PictureBox
+from app.handlers import READY, Handlers, emptied, look
 from app.models import LABELS, Models
 from app.pages.draw import make_draw, wire_draw
 from app.pages.models import Choosing, ModelPanel, make_models
@@ -75,13 +76,13 @@ def build_explain(session: Session, examples: Sequence[Example], models: Models 
                 stop = gr.Button("Stop", elem_id="fx-stop")
             line = make_status(status(READY), elem_id="fx-line")
             suggestions = gr.Radio(label="Questions for this picture", choices=[], visible=False, elem_id="fx-suggestions")
-            if recorded:
-                gallery = make_examples([thumbnail_card(example) for example in recorded], live=True, elem_id="fx-examples")
             note = NOTICE + recording_note(ASSETS / "bench" / "builtin.json")
             notice = gr.HTML(note, elem_id="fx-notice")
             settings = _settings()
             load = gr.UploadButton("Load a trace", elem_id="fx-load")
         with gr.Column(elem_id="fx-run"):
+            if recorded:
+                gallery = make_examples([thumbnail_card(example) for example in recorded], live=True, elem_id="fx-examples")
             player = make_player(whole=True, redraft=True, elem_id="fx-player")
             redrafts = make_redrafts("#fx-player")
 
@@ -96,14 +97,7 @@ def build_explain(session: Session, examples: Sequence[Example], models: Models 
     engine = {"concurrency_id": "engine", "concurrency_limit": 16, **quiet}
     accepted.then(on.answer, None, [player, line], trigger_mode="always_last", **engine)
     stop.click(on.stop, None, None, queue=False, **quiet)
-    opened = [
-        picture,
-        question,
-        suggestions,
-        player,
-        line,
-        *settings[:-2],
-    ]  # a recording does not say whether to compare or to look
+    opened = [picture, question, suggestions, player, line, *settings[:-2]]  # a recording does not say what to do beside it
     if recorded:
         gallery.open(on.open, None, opened, queue=False, **quiet)
         again = gallery.rerun(on.rerun, [*settings, *named], opened, trigger_mode="once", queue=False, **quiet)
@@ -115,6 +109,7 @@ def build_explain(session: Session, examples: Sequence[Example], models: Models 
     wire_draw(panel, drawn, picture, question, suggestions, line, gallery if recorded else None, recorded)
     suggestions.input(lambda chosen: chosen, [suggestions], [question], queue=False, **quiet)
     picture.upload(look, [picture], [picture, suggestions, line], concurrency_id="draw", **quiet)
+    picture.clear(emptied, None, [suggestions, line], queue=False, **quiet)
     if models:
         presses = [run.click, question.submit, *([gallery.rerun] if recorded else [])]
         on.models = ModelPanel(chooser, shown, [settings[0], settings[1], notice], presses, Choosing(session, models, note))
@@ -124,12 +119,11 @@ def build_explain(session: Session, examples: Sequence[Example], models: Models 
 def _settings() -> list[gr.components.Component]:
     """The folded-up settings, in the order of asking.make_ticket."""
     with gr.Accordion("Settings", open=False, elem_id="fx-settings"):
-        drafter = gr.Dropdown(
+        drafter = AnyDropdown(
             [(LABELS[name], name) for name in DRAFTERS],
             value="builtin",
             label="Drafter",
         )
-        drafter.preprocess = lambda chosen: chosen  # which are possible depends on the model; make_ticket says so
         policy = gr.Dropdown(
             policy_choices(), value="fovea", label="Policy of the visual memory", info=POLICY_INFO, allow_custom_value=True
         )
@@ -161,7 +155,7 @@ def shared_settings() -> list[gr.components.Component]:
 
 def picture_box(elem_id: str, height: int) -> gr.Image:
     """Where a picture is brought; listeners get the path of the untouched file."""
-    picture = gr.Image(
+    return PictureBox(
         label="Picture",
         type="filepath",
         image_mode=None,
@@ -171,13 +165,6 @@ def picture_box(elem_id: str, height: int) -> gr.Image:
         height=height,
         elem_id=elem_id,
     )
-    # The file goes to fovea_core.pictures untouched; Gradio's own reading of it would fail first, and say less.
-    picture.preprocess = _path_of
-    return picture
-
-
-def _path_of(payload) -> str | None:
-    return payload.path if payload else None
 
 
 def thumbnail_card(example: Example) -> dict[str, str]:

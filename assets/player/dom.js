@@ -87,5 +87,13 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }
 
-  Object.assign(FOVEA, { h, s, say, appendPiece, label, percent, chance, milliseconds, download });
+  /** Scrolls until ``element`` begins in the upper half of the window, if it does not already. */
+  function intoView(element) {
+    const { top } = element.getBoundingClientRect();
+    if (top >= 0 && top < window.innerHeight / 2) return;
+    const calm = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+    element.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+  }
+
+  Object.assign(FOVEA, { intoView, h, s, say, appendPiece, label, percent, chance, milliseconds, download });
 })();

@@ -3,6 +3,7 @@
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
   const { h, say, percent, milliseconds, label } = FOVEA;
+  const SHORT = 16; // tokens: below, a speedup says more of the prefill than of the drafts
   const PARTS = ["prefill", "draft", "select", "verify"]; // prefill counts the making of the visual memory too
 
   class Numbers {
@@ -11,7 +12,7 @@
         const value = h("dd", { class: "fv-figure" }), note = h("dd", { class: "fv-hint" }, hint);
         return { box: h("div", null, h("dt", null, name), value, note), value, note };
       };
-      this.tau = figure("tau", "tokens a round: accepted + bonus, mean over rounds");
+      this.tau = figure("tau", "tokens a round after the first token: accepted + bonus");
       this.speed = figure("speedup", "");
       this.same = figure("same text", "");
       this.entries = figure("entries", "");
@@ -49,11 +50,11 @@
       const compared = run.compared;
       say(this.speed.value, compared ? `${compared.speedup.toFixed(2)}×` : "–");
       say(this.speed.note, compared
-        ? `${compared.speedup < 1 ? "slower than plain decoding here" : "against plain decoding"}, measured: plain ${milliseconds(compared.plain_median_ms)} (median of ${compared.plain_ms.length}), drafted ${milliseconds(compared.speculative_ms)}; this run with its recording ${milliseconds(run.finished.total_ms)}`
-        : "not compared with plain decoding");
+        ? `${compared.speedup < 1 ? "slower than plain decoding here" : "against plain decoding"}, measured: plain ${milliseconds(compared.plain_median_ms)} (median of ${compared.plain_ms.length}), drafted ${milliseconds(compared.speculative_ms)}${run.words.length < SHORT ? ", most of it for reading picture and question" : ""}; this run with its recording ${milliseconds(run.finished.total_ms)}`
+        : run.finished ? "not compared with plain decoding" : "told after the run");
       say(this.same.value, compared ? (compared.same_ids ? "yes" : "no") : "–");
       this.same.box.classList.toggle("fv-bad", Boolean(compared) && !compared.same_ids);
-      say(this.same.note, !compared ? "not compared with plain decoding" : compared.same_ids ? "every token equals plain decoding"
+      say(this.same.note, !compared ? (run.finished ? "not compared with plain decoding" : "told after the run") : compared.same_ids ? "every token equals plain decoding"
         : compared.first_difference == null ? "differs from plain decoding"
         : `first differs at token ${compared.first_difference + 1}` + (compared.gap == null ? "" : `, where two choices are ${compared.gap.toPrecision(2)} apart`));
       say(this.entries.value, read ? `${read.size} of ${run.validCount}` : "–");

@@ -87,7 +87,7 @@
       this.host = host;
       this.edited = false;
       this.cards = h("ol", { class: "fv-cards" });
-      this.none = h("p", { class: "fv-foot" }, "No word so far was drafted with a look.");
+      this.none = h("p", { class: "fv-foot" }, "No word so far was drafted with a look at the picture. A dot in the tree marks a state that looked: click its node.");
       this.add = h("button", { type: "button", class: "fv-button", onclick: () => this._add() }, "Add pinned word");
       this.auto = h("button", { type: "button", class: "fv-button", onclick: () => this._auto() }, "Choose again");
       this.png = h("button", { type: "button", class: "fv-button" }, "Save strip (PNG)"); // saving.js says what it does

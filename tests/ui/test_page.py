@@ -194,7 +194,21 @@ def test_a_bad_picture_is_one_sentence_and_the_next_one_works(served, opened, tm
     assert opened.locator(".fx-status").get_attribute("data-state") == "trouble"
     bring(opened, tmp_path)
     wait_status(opened, "60 × 40 px")
+    opened.click("#fx-picture button[aria-label='Clear'], #fx-picture button[title='Clear']")
+    wait_status(opened, "Take an example")
+    bring(opened, tmp_path, "again.png", b"no picture either")  # by now Gradio has made the box anew
+    wait_status(opened, "not a picture")
     assert opened.locator("#fx-question textarea").input_value() == "What is it?"
+
+
+def test_what_is_asked_for_comes_into_view(served, new_page):
+    """On a phone an example, and on a low window a run, are scrolled to."""
+    page = open_tab(served, new_page, 390)
+    page.locator("#fx-examples button").first.click()
+    page.wait_for_selector("#fx-player .fv-answer .fv-word")
+    page.wait_for_function(
+        "() => { const { top } = document.querySelector('#fx-player').getBoundingClientRect(); return top > -2 && top < 500 }"
+    )
 
 
 def test_a_tiff_is_shown_as_the_model_gets_it(opened, tmp_path):
