@@ -37,7 +37,15 @@ const options = { mode: "live", opened, links, exporter, ...asks };
 const player = window.FOVEA.createPlayer(element.querySelector(".fovea-player"), options);
 const served = `${window.gradio_config?.root ?? ""}/gradio_api/file=`;
 const charts = window.FOVEA.createCharts(element.querySelector(".fovea-charts"), player, served + PLOTLY);
-let first = "";
+let first = "", batches = [], split = [];
+// Each batch's lines with quotation marks and backticks back in place; only what is new is looked at.
+const unpacked = (lines) => {
+  if (lines.length < batches.length || batches.some((batch, i) => batch !== lines[i])) batches = split = [];
+  const mark = (found) => (found === '"' ? "`" : '"'), added = lines.slice(batches.length);
+  split = [...split, ...added.map((batch) => batch.replace(/["`]/g, mark).split("\\n"))];
+  batches = lines;
+  return split.flat();
+};
 const sync = () => {
   if (!props.value) return;
   const { order, lines, charts: figures, name } = props.value;
@@ -46,13 +54,18 @@ const sync = () => {
   if (lines?.length && lines[0] !== first) window.FOVEA.intoView(element); // somebody has just asked for this run
   first = lines?.[0] ?? first;
   if (!lines) return player.links?.missing();
-  player.set(lines.flatMap((batch) => batch.split("\\n")));
+  player.set(unpacked(lines));
   if (lines.length) player.links?.arrived(name);
   charts.show(figures);
 };
 watch("value", sync);
 sync();
 """
+
+
+#: Quotation marks and backticks change places on the way to the browser: a quotation mark inside a JSON string travels as two
+#: bytes, a backtick, which a trace hardly has, as one; an event has about thirty.
+_MARKS = str.maketrans('"`', '`"')
 
 
 def player_head() -> str:
@@ -66,7 +79,7 @@ def shown_lines(
     """The player's value. ``lines``: header and event lines, or batches of them joined by line breaks, a list that only
     grows; None keeps what the player shows. ``order``: of an update, None = newer than all values before. ``charts``:
     figures of a run that has ended (app/charts.py). ``name``: of a recorded example, by which links call it."""
-    lines = None if lines is None else list(lines)
+    lines = None if lines is None else [batch.translate(_MARKS) for batch in lines]
     return {"order": next_order() if order is None else order, "lines": lines, "charts": charts, "name": name}
 
 

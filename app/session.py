@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from fovea_core.trace.events import AnyEvent
 
 #: At most this many updates a second reach the browser; what is decided between them travels together.
-UPDATES_PER_SECOND = 20
+UPDATES_PER_SECOND = 25
+#: Events decided together, as those of one draft, travel together: so long the first one waits for the others.
+TOGETHER_S = 0.008
 #: While nothing happens a waiting page still hears from the run this often, so that a closed tab is noticed.
 HEARTBEAT_S = 0.5
 #: Requests kept whose run nobody has begun yet; each holds a picture, so that more would be a way to fill the memory.
@@ -293,6 +295,7 @@ def _wait(news: queue.Queue, until: float) -> list:
         items = [news.get(timeout=HEARTBEAT_S)]
     except queue.Empty:
         return []
+    until = max(until, time.monotonic() + TOGETHER_S)
     while (left := until - time.monotonic()) > 0:
         try:
             items.append(news.get(timeout=left))

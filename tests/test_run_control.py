@@ -151,7 +151,7 @@ def test_an_update_on_the_wire_is_what_is_new(target):
     assert len(batches[-1]) > 10
     assert shown[-1][0] == {"__type__": "update"} and shown[-1][1]["text"].startswith("Done")
     sizes = [len(batch) for batch in batches[-1][1:]]
-    assert max(sizes) < 20_000 and "\n".join(batches[-1]).count('"round_verified"') > 50
+    assert max(sizes) < 20_000 and "\n".join(batches[-1]).count("`round_verified`") > 50
     session.close()
 
 
@@ -167,4 +167,4 @@ def test_an_error_in_the_middle_keeps_the_batches_that_came(target):
     session.accept("me", ticket(tokens=60))
     shown = list(Handlers(session, []).answer(ME))
     session.close()
-    assert shown[-1][1]["state"] == "trouble" and "\n".join(shown[-2][0]["lines"]).count('"round_verified"') == 2
+    assert shown[-1][1]["state"] == "trouble" and "\n".join(shown[-2][0]["lines"]).count("`round_verified`") == 2

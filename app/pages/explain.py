@@ -130,7 +130,7 @@ def _settings() -> list[gr.components.Component]:
         shared = shared_settings()
         compare = gr.Checkbox(value=True, label="Measure plain decoding after the run")
         looks = gr.Checkbox(
-            value=True,
+            value=False,
             label="Record where the target looked",
             info="a second map, of the target's own attention; not in timed runs",
         )

@@ -190,7 +190,7 @@ def _bytes_of_rounds(messages: list[str]) -> int:
     """Bytes of the messages from after the picture's to the end of the run, and of the last one, which closes the stream."""
     sizes = [len(message.encode("utf-8")) + 2 for message in messages]
     header = next(place for place, message in enumerate(messages) if "fovea-trace" in message)
-    finished = next(place for place, message in enumerate(messages) if '\\"kind\\":\\"finished\\"' in message)
+    finished = next(place for place, message in enumerate(messages) if "`kind`:`finished`" in message)
     closing = next(place for place, m in enumerate(messages) if "process_completed" in m and "Done:" in m)
     return sum(sizes[header + 1 : finished + 1]) + sizes[closing]
 

@@ -51,7 +51,7 @@ class DrafterRecipe:
     blocks: int = 2
     taps: int = 0
     k_min: int = 4
-    k_max: int = 64
+    k_max: int = 80
     rho: float = 0.8
     loss: LossWeights = field(default_factory=LossWeights)
 
