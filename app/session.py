@@ -10,6 +10,7 @@ import contextlib
 import contextvars
 import functools
 import json
+import os
 import queue
 import threading
 import time
@@ -321,10 +322,20 @@ def log_events(path: str) -> Callable[[AnyEvent], None]:
     return lambda event: file.write(json.dumps([event.n, event.kind, time.time() * 1e3]) + "\n")
 
 
+def spare_a_core() -> None:
+    """On the engine's thread: leave one processor to the server and to a browser on this machine, unless a number of threads is
+    set. Where they share the last one, each of the engine's many small steps waits for a thread that does not run."""
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, torch.get_num_threads() - 1))
+
+
 def load_builtin(device: str = "auto") -> Engine:
     """The embedded model with its trained drafter, ready for a first answer. This import brings torch."""
     from fovea_core.engine import load_engine
 
+    spare_a_core()
     engine = load_engine("builtin", device)
     engine.cost("builtin")
     return engine

@@ -156,4 +156,5 @@ def device_name(device: torch.device) -> str:
     """``cpu`` with its thread count, or the accelerator's product name."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{device.type}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{device.type}, {threads} thread{'' if threads == 1 else 's'}"
