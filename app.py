@@ -2,6 +2,11 @@
 
 import argparse
 import os
+import threading
+
+#: So long the model waits for the page's first visitor: both want the processor, and the gallery needs no model. Run waits for
+#: nothing.
+GALLERY_FIRST_S = 2.0
 
 
 def main() -> None:
@@ -45,10 +50,12 @@ def main() -> None:
     session = Session(lambda: load_builtin(arguments.device), watch, **offers)
     page = build_page(session, models=models)
     launch_page(page, arguments.host, arguments.port)
+    loading = threading.Timer(GALLERY_FIRST_S, session.start)
+    loading.start()
     try:
-        session.start()
         page.block_thread()
     finally:
+        loading.cancel()
         session.close()
 
 
