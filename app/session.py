@@ -24,6 +24,7 @@ from app.loaded import CancelledError, Loaded
 from app.ticket import ENDED, Ticket, Update
 from app.widgets import next_order
 from fovea_core.shortage import spared
+from fovea_core.trace.events import MemoryRead, NodeDrafted
 
 if TYPE_CHECKING:
     from fovea_core.engine import Engine
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 #: At most this many updates a second reach the browser; what is decided between them travels together.
 UPDATES_PER_SECOND = 25
-#: Events decided together, as those of one draft, travel together: so long the first one waits for the others.
-TOGETHER_S = 0.008
+#: A draft and its verdict travel together where the verdict comes within this time.
+TOGETHER_S = 0.05
 #: While nothing happens a waiting page still hears from the run this often, so that a closed tab is noticed.
 HEARTBEAT_S = 0.5
 #: Requests kept whose run nobody has begun yet; each holds a picture, so that more would be a way to fill the memory.
@@ -290,14 +291,21 @@ def _in_context(work: Callable) -> Callable:
     return functools.partial(contextvars.copy_context().run, work)
 
 
+def _unjudged(item) -> bool:
+    """Whether an item, an event or (side, event), belongs to a draft that the target has not judged yet."""
+    event = item[1] if isinstance(item, tuple) else item
+    return isinstance(event, MemoryRead | NodeDrafted)
+
+
 def _wait(news: queue.Queue, until: float) -> list:
-    """What has come by ``until`` (monotonic seconds), at least one item or, after a heartbeat, nothing."""
+    """What has come by ``until`` (monotonic seconds), at least one item or, after a heartbeat, nothing. A draft without its
+    verdict waits for it for TOGETHER_S."""
     try:
         items = [news.get(timeout=HEARTBEAT_S)]
     except queue.Empty:
         return []
-    until = max(until, time.monotonic() + TOGETHER_S)
-    while (left := until - time.monotonic()) > 0:
+    patience = max(until, time.monotonic() + TOGETHER_S)
+    while (left := (patience if _unjudged(items[-1]) else until) - time.monotonic()) > 0:
         try:
             items.append(news.get(timeout=left))
         except queue.Empty:

@@ -95,7 +95,7 @@ def record(
         Image.fromarray(drawn.rgb).save(example.picture, quality=PICTURE_QUALITY, method=6)
         # Read back through the door that every picture takes, so that Run on the page repeats exactly this.
         rgb = open_picture(example.picture).rgb
-        request = Request(rgb, example.question, make_settings(max_new_tokens=budget, looks=True))
+        request = Request(rgb, example.question, make_settings(max_new_tokens=budget))
         warm = list(engine.run(request))
         events = tuple(_with_comparison(engine, request))
         write(example.trace, Trace(Header(data_url(rgb)), events))
