@@ -7,6 +7,8 @@ the same for all ways and would bring them closer together; it is part of the bu
 
 from __future__ import annotations
 
+import gc
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import fmean, median
@@ -14,7 +16,7 @@ from statistics import fmean, median
 from fovea_core.bench.load_figures import ADAPTIVE, FIXED, PLAIN, Batch, against, overall, setting, summed
 from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, machine, versions
 from fovea_core.bench.models import Loader, load_builtin
-from fovea_core.bench.timing import RESAMPLES, interleaved_ms
+from fovea_core.bench.timing import RESAMPLES
 from fovea_core.bench.workloads import Case, draw_case
 from fovea_core.decode.batch import Asked, Clock, Lockstep, serve
 from fovea_core.decode.cost import max_depth
@@ -188,21 +190,25 @@ def _settings(budget: int) -> RunSettings:
 
 def time_batch(ways: Ways, runs: list[TargetRun], wanted: list[list[int]], budget: int, number: int) -> Batch:
     """Decode prefilled ``runs`` together, once a way, beginning with way ``number``; ``wanted``: their plain ids."""
-    choices: Counter = Counter()
 
-    def go(name: str) -> None:
+    def go(name: str) -> tuple[float, Lockstep]:
         lockstep = ways.lockstep(name)
         lanes = [lockstep.join(run, _settings(budget)) for run in runs]
+        began = time.perf_counter()
         while lockstep.lanes:
             lockstep.round()
+        spent = (time.perf_counter() - began) * 1e3
         ways.compare([lane.ids for lane in lanes], [ids[:budget] for ids in wanted])
-        if name == ADAPTIVE:
-            choices.update(lockstep.chooser.counts)
+        return spent, lockstep
 
     if number == 0:
         go(ADAPTIVE)  # the first batch of a setting pays for warm caches
-        choices.clear()
-    ms = interleaved_ms({name: lambda name=name: go(name) for name in ways.turned(number)}, repeats=1)
+    gc.collect()
+    ms, choices = {}, Counter()
+    for name in ways.turned(number):
+        ms[name], lockstep = go(name)
+        if name == ADAPTIVE:
+            choices.update(lockstep.chooser.counts)
     return Batch(sum(min(len(ids), budget) - 1 for ids in wanted), ms, choices)
 
 

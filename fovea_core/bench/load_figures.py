@@ -34,7 +34,7 @@ class Batch:
 def setting(kind: str, length: str, requests: int, batches: list[Batch]) -> dict:
     """One setting: tokens a second by way, the best fixed one, the chooser's rate over it and over plain with 95 % intervals
     (batches drawn again), and shares of its rounds."""
-    rates = {name: _rate(batches, name) for name in batches[0].ms}
+    rates = {name: _rate(batches, name) for name in (*FIXED, ADAPTIVE)}
     best = max(FIXED, key=rates.__getitem__)
     choices = sum((batch.choices for batch in batches), Counter())
     rounds = sum(choices[name] for name in ("nothing", "chain", "tree"))
@@ -72,7 +72,7 @@ def summed(measured: dict[tuple[str, str, int], list[Batch]], requests: int) -> 
     best fixed one's."""
     groups = [batches for (_, _, load), batches in measured.items() if load == requests]
     rows = {}
-    for name in groups[0][0].ms:
+    for name in (*FIXED, ADAPTIVE):
         pairs = [[(batch.ms[PLAIN], batch.ms[name]) for batch in batches] for batches in groups]
         rows[name] = against("plain", pairs)
     best = [_pairs(batches, max(FIXED, key=lambda name, batches=batches: _rate(batches, name))) for batches in groups]

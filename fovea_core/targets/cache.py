@@ -142,7 +142,14 @@ class Seats:
         layers, two, have, heads, length, size = self.store.shape
         if slots <= length and seats <= have:
             return
-        grown = self.store.new_zeros(layers, two, max(seats, have), heads, length if slots <= length else slots + GROWTH, size)
+        grown = self.store.new_zeros(
+            layers,
+            two,
+            have if seats <= have else max(seats, 2 * have),
+            heads,
+            length if slots <= length else slots + GROWTH,
+            size,
+        )
         grown[:, :, :have, :, :length] = self.store
         self.store = grown
         for place, seat in enumerate(self.taken):
