@@ -118,7 +118,7 @@ def measure_settings(
         if progress is not None:
             progress(next(steps), total, what)
 
-    cost = measure_load(target, drafter)
+    cost = measure_load(target, drafter, tuple(loads))
     step("prices")
     ways, measured, asked, alone_ms = Ways(target, drafter, cost), {}, [], []
     for kind, chosen in by_kind.items():
