@@ -80,6 +80,20 @@ _policies("fig4", "How many entries a read keeps: fixed numbers against the cumu
 _policies("fig6", "How deep in the draft tree states may read.")
 
 
+@bench_app.command("load")
+def bench_load(
+    context: typer.Context,
+    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Seeds of the pictures, B not included.")] = None,
+    as_json: JsonFile = None,
+) -> None:
+    """Decode 1 to 8 requests in lock-step, and bursts of them: the draft chosen by cost against every fixed shape."""
+    from fovea_core.bench.load import SEEDS
+    from fovea_core.bench.load import bench_load as measure
+    from fovea_core.bench.report_load import print_load
+
+    _measure(context, measure, print_load, seeds, SEEDS, as_json)
+
+
 @bench_app.command("questions")
 def bench_questions(
     context: typer.Context,

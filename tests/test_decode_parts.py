@@ -364,7 +364,7 @@ def test_what_a_round_costs_beside_its_levels_can_make_drafting_not_pay():
 
 
 def test_a_forward_never_costs_more_than_a_larger_one():
-    assert cost_module._falling([12.1, 10.5, 11.0, 10.8, 14.0]) == [10.5, 10.5, 10.8, 10.8, 14.0]
+    assert cost_module.falling([12.1, 10.5, 11.0, 10.8, 14.0]) == [10.5, 10.5, 10.8, 10.8, 14.0]
 
 
 def test_chooser_takes_drafts_without_probabilities_and_empty_ones():

@@ -16,6 +16,7 @@ from app.lab.study import csv_text, load_study, number, where
 from app.pages.explain import policy_choices
 from app.pages.lab import _safe, measured
 from app.pair import WAYS
+from fovea_core.bench.load_figures import overall
 from fovea_core.examples import ASSETS
 from fovea_core.memory.controls import CONTROLS
 from fovea_core.memory.rivals import RIVALS
@@ -69,6 +70,47 @@ def test_committed_results_are_all_shown():
         assert rows and all(len(row) == len(columns) for row in rows)
         assert study.read(result) and study.draw(result).data
         assert where(result).startswith("Seeds ")
+
+
+def load_result(of_best=(1.0, 1.0), of_plain=(1.2, 1.0)) -> dict:
+    """A result of bench/load.py with two settings, one request and eight, by their rates."""
+    settings, loads = [], {}
+    for load, best, plain in zip((1, 8), of_best, of_plain):
+        against = {"of_best": best, "of_best_interval": (best - 0.1, best + 0.1)}
+        against |= {"of_plain": plain, "of_plain_interval": (plain - 0.005, plain + 0.005)}
+        shares = {"rounds": {"nothing": 0.5, "chain": 0.25, "tree": 0.25}, "nodes": 1.5}
+        rates = {"plain": 100.0, "chain 2": 100 * plain / best, "adaptive": 100 * plain}
+        settings.append({"kind": "text", "length": "long", "load": load, "tokens_per_s": rates, "best": "chain 2"})
+        settings[-1] |= against | shares
+        fixed = {"of_plain": plain / best, "of_plain_interval": (1, 2)}
+        rows = {"plain": {"of_plain": 1.0, "of_plain_interval": (1, 1)}, "chain 2": fixed, "adaptive": against}
+        loads[str(load)] = {"rows": rows, **against}
+    served = {name: {"latency_ms": 1500.0, "longest_ms": 2000.0, "tokens_per_s": 90.0} for name in ("plain", "adaptive")}
+    return {
+        "settings": settings,
+        "loads": loads,
+        "overall": overall(settings),
+        "bursts": {"rows": served, "best": "plain"},
+        "workload": {"seeds": "1:2", "shapes": {"plain": None, "chain 2": {}}},
+        "machine": MACHINE,
+    }
+
+
+def test_readings_of_load():
+    """What was wanted, said where it came out and where it did not; every setting has a row, every way a line."""
+    study = next(study for study in STUDIES if study.name == "load")
+    good, bad = load_result(), load_result((0.9, 1.0), (1.1, 0.9))
+    first, second, one, eight, bursts = study.read(good)
+    assert "in 2 of 2 settings (100 %; Uni-LaSpec: 85 %)" in first and "NOT" not in first + second
+    assert second == "It never falls below 0.98 of plain decoding, as wanted; its least rate is 1.00."
+    assert one.startswith("1 at once: chain 2 is the best fixed shape, 1.20 x plain") and "nothing beats plain" in eight
+    assert "1.5 s" in bursts
+    first, second, *_ = study.read(bad)
+    assert "in 1 of 2 settings" in first and first.endswith("wanted: NOT what we see.")
+    assert "falls in 1 of 2 settings below 0.98 of plain decoding (surely in 1): NOT" in second
+    columns, rows = study.table(good)
+    assert [len(row) for row in rows] == [len(columns)] * 2 and rows[0][:6] == ["text", "long", 1, "100", "120", "120"]
+    assert [line.name for line in study.draw(good).data] == ["plain", "chain 2", "adaptive"]
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", '{"rows": {}}', json.dumps(policies() | {"rows": {"x": 1}})])

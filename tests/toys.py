@@ -92,7 +92,7 @@ class ScriptDrafter:
         self.id, self.script, self.truth, self.vocab_size, self.seed = id, script, list(truth), vocab_size, seed
 
     def start(self, run, settings: RunSettings) -> ScriptRun:
-        return ScriptRun(self, run.next_position)
+        return ScriptRun(self, run.answer_position)
 
 
 class ScriptRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.lab.focus import focus_figure, focus_readings, focus_table
+from app.lab.load import load_figure, load_readings, load_table
 from app.lab.memory import faithful_figure, faithful_readings, faithful_table, twin_figure, twin_readings, twin_table
 from app.lab.policies import policy_figure, policy_readings, policy_table
 from app.lab.study import Study
@@ -48,4 +49,13 @@ STUDIES = (
     ),
     Study("fig4", "How many?", "Fixed numbers of entries against the cumulative-mass rule (the paper's figure 4).", *_WAYS),
     Study("fig6", "How deep in the draft?", "Only states up to this depth may read (the paper's figure 6).", *_WAYS),
+    Study(
+        "load",
+        "Does drafting pay when others wait, too?",
+        "One to eight requests in lock-step: every round a tree, a chain or nothing by measured cost, against fixed shapes. "
+        "Decoding only; the prefill, the same for all, is left out, but for the bursts.",
+        load_readings,
+        load_table,
+        load_figure,
+    ),
 )

@@ -75,18 +75,23 @@ class Chooser:
         chain_ms = table.level_ms if table.chain_level_ms is None else table.chain_level_ms
         self.chain = Worth(1, chain_ms, self.levels, CHAIN_GUESS)
         self.tree = Worth(WIDTH, table.level_ms, self.levels, TREE_GUESS)
-        self._counts = np.arange(NODES + self.levels + 1)
-        self._costs = verify_costs(table, self._counts)
+        self._costs = verify_costs(table, np.arange(NODES + self.levels + 1))
         self._seen, self._hoped = np.zeros(self.levels + 1), np.zeros(self.levels + 1)  # path got here | probability sent
 
-    def shape(self, levels: int) -> Shape | None:
-        """The shape to draft with at most ``levels`` levels; None where drafting does not pay this round."""
-        levels = min(levels, self.levels)
-        best, best_rate = None, MARGIN / self._costs[1]
+    def costs(self, load: int) -> np.ndarray:
+        """Cost in ms of a target forward by its number of rows, 0 .. as many as there may be, with ``load`` requests in it."""
+        return self._costs
+
+    def shape(self, levels: int, load: int = 1) -> Shape | None:
+        """The shape to draft with at most ``levels`` levels in each of ``load`` requests; None where drafting does not pay this
+        round."""
+        levels, costs = min(levels, self.levels), self.costs(load)
+        rows = np.arange(len(costs))
+        best, best_rate = None, MARGIN * load / costs[load]
         for kind in (self.chain, self.tree):
             tokens, nodes = kind.expected(levels)
             drafting = self.table.round_ms + np.arange(levels + 1) * kind.level_ms
-            rates = tokens / (drafting + np.interp(nodes, self._counts, self._costs))
+            rates = load * tokens / (load * drafting + np.interp(load * nodes, rows, costs))
             depth = int(np.argmax(rates[1:])) + 1 if levels else 0
             if depth and rates[depth] > best_rate:
                 best, best_rate = (kind, depth), rates[depth]
@@ -102,11 +107,16 @@ class Chooser:
         """Keep the part of a draft asked for as ``shape`` that is worth its place in the target's forward, closed under
         parents; remember what each level was worth."""
         kind = self.chain if shape.width == 1 else self.tree
-        estimate, depths = self._estimates(draft), draft.depths.numpy()
+        estimate = self.estimates(draft)
         order = np.lexsort((np.arange(1, draft.size), -estimate[1:])) + 1
         tokens = 1 + np.concatenate([[0.0], np.cumsum(estimate[order])])  # by number of nodes below the root
         spent = self.table.round_ms + shape.depth * kind.level_ms
         kept = order[: int(np.argmax(tokens / (spent + self._costs[1 : draft.size + 1])))]
+        return self.keep(draft, shape, kept, estimate)
+
+    def keep(self, draft: Draft, shape: Shape, kept: np.ndarray, estimate: np.ndarray) -> Draft:
+        """The nodes ``kept`` (m,) of a draft with acceptance ``estimate`` (n,) of all; remember what each level was worth."""
+        kind, depths = self.chain if shape.width == 1 else self.tree, draft.depths.numpy()
         kind.note(shape.depth, depths[kept], estimate[kept])
         if kind is self.tree:
             sent = set(kept.tolist())
@@ -116,13 +126,17 @@ class Chooser:
 
     def learn(self, draft: Draft, verdict: Verdict) -> None:
         """Take a round's outcome into account; ``draft`` is what was sent."""
+        self.learn_path(draft, verdict.accepted)
+
+    def learn_path(self, draft: Draft, accepted: list[int]) -> None:
+        """See ``learn``; ``accepted``: the nodes of ``draft`` on the accepted path."""
         depths, at = draft.depths.numpy(), np.arange(self.levels + 1)
         deepest = depths.max()
         fade = np.where(at <= deepest, DECAY, FORGET)
-        self._seen = self._seen * fade + (at <= min(len(verdict.accepted), deepest))
+        self._seen = self._seen * fade + (at <= min(len(accepted), deepest))
         self._hoped = self._hoped * fade + np.bincount(depths, weights=cumulative(draft), minlength=self.levels + 1)
 
-    def _estimates(self, draft: Draft) -> np.ndarray:
+    def estimates(self, draft: Draft) -> np.ndarray:
         """(n,) estimated probability that each node is accepted; never above its parent's."""
         worth = (self._seen + PRIOR) / (self._hoped + PRIOR)
         estimate = cumulative(draft) * worth[draft.depths.numpy()]

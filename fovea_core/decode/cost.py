@@ -46,7 +46,7 @@ def measure(target: Target, drafter: Drafter | None) -> CostTable:
     sizes = [size for size in SIZES if size < room] or [1]
     forwards = [partial(_forward, run, size) for size in sizes]
     if drafter is None:
-        return CostTable(tokens=sizes, verify_ms=_falling(_typical_ms([(forward, None) for forward in forwards])), level_ms=0.0)
+        return CostTable(tokens=sizes, verify_ms=falling(typical_ms([(forward, None) for forward in forwards])), level_ms=0.0)
     depth = max(1, min(MEASURED_LEVELS, max_depth(drafter), room - 2))
     draft_run = drafter.start(run, RunSettings(detail="rounds"))
     draft_run.extend(*run.first_news(int(run.logits.argmax())))
@@ -57,17 +57,17 @@ def measure(target: Target, drafter: Drafter | None) -> CostTable:
     grow, follow = partial(draft_run.propose, tree), partial(draft_run.propose, chain)
     works = [(forward, follow if size > 1 else forwards[0]) for size, forward in zip(sizes, forwards)]
     works += [(draft, forwards[-1]) for draft in (read, grow, follow)]
-    *verify_ms, round_ms, tree_ms, chain_ms = _typical_ms(works)
+    *verify_ms, round_ms, tree_ms, chain_ms = typical_ms(works)
     return CostTable(
         tokens=sizes,
-        verify_ms=_falling(verify_ms),
+        verify_ms=falling(verify_ms),
         level_ms=tree_ms / depth,
         chain_level_ms=chain_ms / depth,
         round_ms=round_ms,
     )
 
 
-def _falling(costs: list[float]) -> list[float]:
+def falling(costs: list[float]) -> list[float]:
     """Each cost, or the least of those behind it."""
     return list(accumulate(reversed(costs), min))[::-1]
 
@@ -78,7 +78,7 @@ def _forward(run: TargetRun, size: int) -> None:
     run.commit([])
 
 
-def _typical_ms(works: list[tuple[Callable[[], object], Callable[[], object] | None]]) -> list[float]:
+def typical_ms(works: list[tuple[Callable[[], object], Callable[[], object] | None]]) -> list[float]:
     """Median time in ms of the first of each pair, right behind the second: three to twelve rounds over all of them after a
     warm-up, until time is up."""
     times: list[list[float]] = [[] for _ in works]

@@ -45,7 +45,10 @@ class Drafter(Protocol):
     fingerprint: str
 
     def start(self, run, settings: RunSettings) -> DraftRun:
-        """Begin one request behind a targets.base.TargetRun that is prefilled; builds the visual memory where there is one."""
+        """Begin one request behind a targets.base.TargetRun that is prefilled; builds the visual memory where there is one.
+
+        Under load the run may have gone on by then (decode.batch); the first ``extend`` still brings all of its text.
+        """
 
 
 def watched(target: Target, drafter: Drafter | None, settings: RunSettings) -> tuple[int, ...]:

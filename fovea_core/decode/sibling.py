@@ -45,7 +45,7 @@ class SiblingDrafter:
 
     def start(self, run: TargetRun, settings: RunSettings) -> SiblingRun:
         """Read the same picture and question. Raises TargetError where they leave the sibling no room."""
-        return SiblingRun(self, self.target.prefill(*run.asked), run.next_position)
+        return SiblingRun(self, self.target.prefill(*run.asked), run.answer_position)
 
 
 class SiblingRun:

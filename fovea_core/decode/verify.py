@@ -50,6 +50,19 @@ def verify(draft: Draft, logits: Tensor, settings: RunSettings, position: int, l
     """
     token_at = _target_tokens(logits, settings, position)
     tokens, parents = draft.tokens.tolist(), draft.parents.tolist()
+    accepted, wrong, bonus, emitted = walk(tokens, parents, token_at, limit, eos_ids)
+    judged = {*accepted, *(child for child, _, _ in wrong)}
+    unverified = [node for node in range(1, len(tokens)) if node not in judged]
+    return Verdict(accepted, _measure(logits, tokens, wrong), unverified, bonus, emitted)
+
+
+def walk(
+    tokens: list[int], parents: list[int], token_at: Callable[[int, int], int], limit: int, eos_ids: frozenset[int]
+) -> tuple[list[int], list[tuple[int, int, int]], int | None, list[int]]:
+    """The walk of ``verify`` alone: accepted path, rejected (node, parent, target's token), bonus token, emitted tokens.
+
+    token_at: (node, depth) to the target's token behind that node.
+    """
     children: list[list[int]] = [[] for _ in tokens]
     for node, parent in enumerate(parents[1:], start=1):
         children[parent].append(node)
@@ -66,9 +79,7 @@ def verify(draft: Draft, logits: Tensor, settings: RunSettings, position: int, l
         accepted.append(node)
         if chosen in eos_ids or len(emitted) == limit:
             break
-    judged = {*accepted, *(child for child, _, _ in wrong)}
-    unverified = [node for node in range(1, len(tokens)) if node not in judged]
-    return Verdict(accepted, _measure(logits, tokens, wrong), unverified, bonus, emitted)
+    return accepted, wrong, bonus, emitted
 
 
 def _target_tokens(logits: Tensor, settings: RunSettings, position: int) -> Callable[[int, int], int]:

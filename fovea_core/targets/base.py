@@ -174,8 +174,9 @@ class TargetRun:
 
     Attributes: ``prompt_ids`` (T), ``spans``, ``tiles``, ``features`` (N, d), ``valid`` (N,) bool, ``hidden`` (T, d or more)
     states of the prompt, ``logits`` (V,) behind it, ``positions`` (T,) position ids (of image tokens on three axes: the first),
-    ``next_position`` of the root, ``asked``: picture and question, where prefill made the run, ``entered`` (layers, T, d):
-    states of the prompt that enter the watched layers, None where none is watched.
+    ``next_position`` of the root, ``answer_position`` of the first token behind the prompt, ``asked``: picture and question,
+    where prefill made the run, ``entered`` (layers, T, d): states of the prompt that enter the watched layers, None where none
+    is watched.
     """
 
     asked: tuple[Image.Image, str] | None = None
@@ -204,6 +205,7 @@ class TargetRun:
             behind = int(prompt.positions.max()) + 1 + torch.arange(len(answer))
             rope = torch.cat([prompt.positions, behind.expand(3, -1)], 1).to(target.device)  # (3, T)
             self.positions, self._ahead = rope[0].cpu(), int(rope.max()) + 1 - length
+        self.answer_position = length + self._ahead
         self.hidden = target.backbone.forward(embedded, rope, None, self.cache)
         self.entered = self.cache.entered
         self.cache.commit(range(length))
@@ -233,9 +235,9 @@ class TargetRun:
         return torch.tensor(self.prompt_ids)[index], self.hidden[(index - 1).to(self.hidden.device)], self.positions[index]
 
     def first_news(self, token: int) -> News:
-        """``text_prompt`` and the first ``token`` of the answer behind it."""
+        """``text_prompt`` and the first ``token`` of the answer behind it, wherever the run is by now."""
         tokens, states, positions = self.text_prompt()
-        here = torch.tensor([self.next_position])
+        here = torch.tensor([self.answer_position])
         return torch.cat([tokens, torch.tensor([token])]), torch.cat([states, self.hidden[-1:]]), torch.cat([positions, here])
 
     @torch.inference_mode()

@@ -105,3 +105,98 @@ def run_layers(
             tapped.append(states)
         states = layer(states, attention_mask=mask, cache=cache, position_embeddings=rope)
     return states, tapped
+
+
+class Seat(SlotCache):
+    """A SlotCache inside the common store of ``Seats``."""
+
+    def __init__(self, seats: Seats, place: int) -> None:
+        self.seats, self.committed, self.pending = seats, 0, 0
+        self.settle(place)
+
+    def settle(self, place: int) -> None:
+        """Look at seat ``place`` of the store as it is now."""
+        self.store = self.seats.store[:, :, place]
+        self._view()
+
+    def expect(self, count: int) -> None:
+        """See SlotCache.expect; the whole store grows."""
+        self.seats.reserve(self.committed + count)
+        self.pending = count
+
+
+class Seats:
+    """The caches of several runs in one store, so that one attention serves them all.
+
+    ``store`` is (layers, 2, seats, heads, slots, head size); ``taken`` seats are the first ones. Slots nobody wrote hold 0:
+    a mask multiplies them by 0, and 0 times what memory happens to hold may be no number.
+    """
+
+    def __init__(self, like: SlotCache) -> None:
+        layers, two, heads, _, size = like.store.shape
+        self.store = like.store.new_zeros(layers, two, 0, heads, 0, size)
+        self.taken: list[Seat] = []
+
+    def reserve(self, slots: int, seats: int = 0) -> None:
+        """Make room for at least so many slots a seat, and seats; seats that are taken keep what they hold."""
+        layers, two, have, heads, length, size = self.store.shape
+        if slots <= length and seats <= have:
+            return
+        grown = self.store.new_zeros(
+            layers,
+            two,
+            have if seats <= have else max(seats, 2 * have),
+            heads,
+            length if slots <= length else slots + GROWTH,
+            size,
+        )
+        grown[:, :, :have, :, :length] = self.store
+        self.store = grown
+        for place, seat in enumerate(self.taken):
+            seat.settle(place)
+
+    def seat(self, cache: SlotCache) -> Seat:
+        """A seat that holds a copy of what is committed in ``cache``."""
+        self.reserve(cache.committed, len(self.taken) + 1)
+        seat = Seat(self, len(self.taken))
+        seat.store[:, :, :, : cache.committed] = cache.committed_values()
+        seat.committed, seat.watched, seat.tip = cache.committed, cache.watched, cache.tip
+        self.taken.append(seat)
+        return seat
+
+    def free(self, place: int) -> None:
+        """Give up a seat; the last one moves there."""
+        last = self.taken.pop()
+        if place < len(self.taken):
+            self.store[:, :, place, :, : last.committed] = last.committed_values()
+            last.settle(place)
+            self.taken[place] = last
+
+
+class SeatedRows:
+    """What decoder layers take for their cache in one forward over ``counts`` nodes of each seat, side by side.
+
+    ``longest``: slots that the attention reads of every seat.
+    """
+
+    watched: tuple[int, ...] = ()
+    entered: Tensor | None = None
+
+    def __init__(self, seats: Seats, counts: Sequence[int]) -> None:
+        for seat, count in zip(seats.taken, counts, strict=True):
+            seat.expect(count)
+        self.seats, self.longest = seats, max(seat.committed + seat.pending for seat in seats.taken)
+        place = [place for place, count in enumerate(counts) for _ in range(count)]
+        slot = [seat.committed + node for seat in seats.taken for node in range(seat.pending)]
+        self._place, self._slot = torch.tensor([place, slot], device=seats.store.device)  # (N,) each
+
+    def expect(self, count: int) -> None:
+        """Room was made for all seats when this was made."""
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, *_, **__) -> tuple[Tensor, Tensor]:
+        """Called by a decoder layer: store (1, heads, N, size) behind each seat's committed tokens; return all seats',
+        (seats, heads, longest, size) each."""
+        store, taken = self.seats.store[layer], len(self.seats.taken)
+        for part, new in zip(store, (keys, values)):
+            part[self._place, :, self._slot] = new[0].transpose(0, 1)
+        return store[0, :taken, :, : self.longest], store[1, :taken, :, : self.longest]

@@ -1,0 +1,254 @@
+"""``bench load``: does the draft chosen by measured cost hold its own against every fixed shape, whatever the load?
+
+A setting is a kind of picture, an answer's length and a number of requests decoded in lock-step; beside these, a trace in which
+requests arrive in bursts. Every way decodes the same batches in turns. Prefill is left out of the settings' times, since it is
+the same for all ways and would bring them closer together; it is part of the bursts' latencies.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from statistics import fmean, median
+
+from fovea_core.bench.load_figures import ADAPTIVE, FIXED, PLAIN, Batch, against, overall, setting, summed
+from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, machine, versions
+from fovea_core.bench.models import Loader, load_builtin
+from fovea_core.bench.timing import RESAMPLES
+from fovea_core.bench.workloads import Case, draw_case
+from fovea_core.decode.batch import Asked, Clock, Lockstep, serve
+from fovea_core.decode.cost import max_depth
+from fovea_core.decode.draft import Drafter
+from fovea_core.decode.load import LOADS, LoadChooser, LoadCost, measure_load
+from fovea_core.decode.plain import decode_plain
+from fovea_core.decode.tree import Draft
+from fovea_core.settings import RunSettings
+from fovea_core.targets.base import Target, TargetRun
+from fovea_core.trace.events import Shape
+from fovea_core.worksite.words import KINDS
+
+#: Default seeds: eight pictures of each kind, as many as the largest load.
+SEEDS = range(9_500_000, 9_500_024)
+#: Most new tokens of an answer.
+LENGTHS = {"short": 24, "long": 96}
+#: Batches a setting; with fewer pictures than it takes they come again, and the interval then tells the timing's spread only.
+BATCHES = 3
+#: When requests arrive, in multiples of one plain request's time alone: (when, how many).
+BURSTS = ((0, 1), (2, 6), (4, 2), (7, 3))
+BURST_TURNS = 2
+
+
+class Counting(LoadChooser):
+    """A chooser that counts its rounds: by what was sent, and the nodes below the roots."""
+
+    def __init__(self, cost: LoadCost, levels: int) -> None:
+        super().__init__(cost, levels)
+        self.counts: Counter = Counter()
+
+    def shape(self, levels: int, load: int = 1) -> Shape | None:
+        """See Chooser.shape."""
+        chosen = super().shape(levels, load)
+        if chosen is None:
+            self.counts["nothing"] += 1
+        return chosen
+
+    def trim_all(self, drafts: list[Draft], shapes: list[Shape | None]) -> list[Draft]:
+        """See LoadChooser.trim_all."""
+        sent = super().trim_all(drafts, shapes)
+        width = max(shape.width for shape in shapes if shape is not None)
+        self.counts["chain" if width == 1 else "tree"] += 1
+        self.counts["nodes"] += sum(draft.size - 1 for draft in sent)
+        return sent
+
+
+class Ways:
+    """The fixed shapes and the chooser, over one target and drafter."""
+
+    def __init__(self, target: Target, drafter: Drafter, cost: LoadCost) -> None:
+        self.target, self.drafter, self.cost = target, drafter, cost
+        self.names = [*FIXED, ADAPTIVE]
+        self.answers = self.same = 0
+
+    def lockstep(self, name: str) -> Lockstep:
+        """A fresh service of that way."""
+        if name == ADAPTIVE:
+            return Lockstep(self.target, self.drafter, chooser=Counting(self.cost, max_depth(self.drafter)))
+        return Lockstep(self.target, self.drafter if FIXED[name] else None, FIXED[name])
+
+    def compare(self, answers: list[list[int]], plain: list[list[int]]) -> None:
+        """Count answers, and those whose ids are the plain ones."""
+        self.answers += len(answers)
+        self.same += sum(ids == wanted for ids, wanted in zip(answers, plain, strict=True))
+
+    def turned(self, by: int) -> list[str]:
+        """All ways, beginning with number ``by``."""
+        by %= len(self.names)
+        return self.names[by:] + self.names[:by]
+
+
+def bench_load(seeds: range = SEEDS, progress: Callable[[int, int, str], None] | None = None) -> dict:
+    """The embedded model under load. Raises TargetError or DrafterError where the weights are missing."""
+    return measure_settings(load_builtin, seeds, progress)
+
+
+def measure_settings(
+    load: Loader,
+    seeds: range,
+    progress: Callable[[int, int, str], None] | None = None,
+    *,
+    loads: Sequence[int] = LOADS,
+    lengths: dict[str, int] | None = None,
+    scale: float | None = None,
+) -> dict:
+    """Every setting on the long questions of the seeds' pictures, then the bursts, as plain values for JSON.
+
+    {settings: [see ``setting``], loads: {load: see ``summed``}, overall, bursts, answers, same_ids_rate, cost, ...}. A kind
+    without a picture among the seeds has no settings.
+    """
+    lengths = LENGTHS if lengths is None else lengths
+    target, drafter, _ = load()
+    watch, steps = LoadWatch(), iter(range(1, 10_000))
+    by_kind = {kind: [seed for seed in seeds if KINDS[seed % len(KINDS)] == kind] for kind in KINDS}
+    by_kind = {kind: chosen for kind, chosen in by_kind.items() if chosen}
+    total = len(by_kind) * (1 + len(loads) * len(lengths)) + 2
+
+    def step(what: str) -> None:
+        if progress is not None:
+            progress(next(steps), total, what)
+
+    cost = measure_load(target, drafter, tuple(loads))
+    step("prices")
+    ways, measured, asked, alone_ms = Ways(target, drafter, cost), {}, [], []
+    for kind, chosen in by_kind.items():
+        cases = [draw_case(seed, scale) for seed in chosen[: max(loads)]]
+        wanted, spent = _plain(target, cases, max(lengths.values()))
+        asked += [(case, ids) for case, ids in zip(cases, wanted)][: _share(len(by_kind))]
+        alone_ms += spent
+        runs = [target.prefill(case.image, case.long.question) for case in cases]
+        step(f"plain answers, {kind}")
+        for name, budget in lengths.items():
+            for requests in loads:
+                measured[kind, name, requests] = [
+                    time_batch(ways, _turn(runs, number, requests), _turn(wanted, number, requests), budget, number)
+                    for number in range(BATCHES)
+                ]
+                step(f"{kind}, {name}, {requests} at once")
+    bursts = time_bursts(ways, asked, max(lengths.values()), median(alone_ms))
+    step("bursts")
+    others = watch.others()
+    settings = [setting(*key, batches) for key, batches in measured.items()]
+    return {
+        "settings": settings,
+        "loads": {str(requests): summed(measured, requests) for requests in loads},
+        "overall": overall(settings),
+        "bursts": bursts,
+        "answers": ways.answers,
+        "same_ids_rate": ways.same / ways.answers,
+        "cost": {str(requests): table.model_dump() for requests, table in cost.tables.items()},
+        "workload": {
+            "name": "load",
+            "seeds": f"{seeds.start}:{seeds.stop}",
+            "batches": BATCHES,
+            "resamples": RESAMPLES,
+            "lengths": lengths,
+            "shapes": {name: shape and shape.model_dump() for name, shape in FIXED.items()},
+        },
+        "models": {
+            part: {"id": model.id, "fingerprint": model.fingerprint}
+            for part, model in (("target", target), ("drafter", drafter))
+        },
+        "machine": machine(),
+        "versions": versions(),
+        "load_average": watch.load_average,
+        "others_cpu_share": others,
+        "machine_busy": others >= BUSY_SHARE,
+    }
+
+
+def _share(kinds: int) -> int:
+    """How many pictures of each kind the bursts take."""
+    return -(-sum(size for _, size in BURSTS) // kinds)
+
+
+def _turn(rows: list, number: int, count: int) -> list:
+    """Batch ``number`` of ``count`` rows, counted round; fewer where there are no more."""
+    count = min(count, len(rows))
+    return [rows[(number * count + i) % len(rows)] for i in range(count)]
+
+
+def _plain(target: Target, cases: list[Case], budget: int) -> tuple[list[list[int]], list[float]]:
+    """Ids and ms of every case's plain answer alone."""
+    results = [decode_plain(target, case.image, case.long.question, _settings(budget)) for case in cases]
+    return [result.ids for result in results], [result.ms for result in results]
+
+
+def _settings(budget: int) -> RunSettings:
+    return RunSettings(max_new_tokens=budget, detail="rounds")
+
+
+def time_batch(ways: Ways, runs: list[TargetRun], wanted: list[list[int]], budget: int, number: int) -> Batch:
+    """Decode prefilled ``runs`` together, once a way, beginning with way ``number``; ``wanted``: their plain ids."""
+
+    def go(name: str) -> tuple[float, Lockstep]:
+        lockstep = ways.lockstep(name)
+        lanes = [lockstep.join(run, _settings(budget)) for run in runs]
+        began = time.perf_counter()
+        while lockstep.lanes:
+            lockstep.round()
+        spent = (time.perf_counter() - began) * 1e3
+        ways.compare([lane.ids for lane in lanes], [ids[:budget] for ids in wanted])
+        return spent, lockstep
+
+    if number == 0:
+        go(ADAPTIVE)  # the first batch of a setting pays for warm caches
+    gc.collect()
+    ms, choices = {}, Counter()
+    for name in ways.turned(number):
+        ms[name], lockstep = go(name)
+        if name == ADAPTIVE:
+            choices.update(lockstep.chooser.counts)
+    return Batch(sum(min(len(ids), budget) - 1 for ids in wanted), ms, choices)
+
+
+def time_bursts(ways: Ways, asked: list[tuple[Case, list[int]]], budget: int, unit_ms: float) -> dict:
+    """Serve the requests of BURSTS, prefill included, in every way: mean and longest time from arrival to the whole answer,
+    tokens a second; the chooser's mean latency over the best fixed one's, paired by request. ``asked``: cases with their plain
+    ids, taken in turns by kind."""
+    moments = [when * unit_ms for when, size in BURSTS for _ in range(size)]
+    order = [asked[i % len(asked)] for i in _mixed(len(asked), len(moments))]
+    requests = [Asked(case.image, case.long.question, _settings(budget), at) for (case, _), at in zip(order, moments)]
+    latencies: dict[str, list[float]] = {name: [] for name in ways.names}
+    ends: dict[str, list[float]] = {name: [] for name in ways.names}
+    tokens = sum(len(ids) for _, ids in order)
+    for turn in range(BURST_TURNS):
+        for name in ways.turned(turn * len(ways.names) // BURST_TURNS):
+            clock = Clock()
+            answers = sorted(serve(ways.lockstep(name), requests, clock), key=lambda answer: answer.number)
+            ways.compare([answer.ids for answer in answers], [ids for _, ids in order])
+            latencies[name] += [answer.ended_ms - at for answer, at in zip(answers, moments)]
+            ends[name].append(max(answer.ended_ms for answer in answers))
+    best = min(FIXED, key=lambda name: fmean(latencies[name]))
+    rows = {
+        name: {
+            "latency_ms": fmean(spent),
+            "longest_ms": max(spent),
+            "tokens_per_s": 1e3 * tokens * BURST_TURNS / sum(ends[name]),
+        }
+        for name, spent in latencies.items()
+    }
+    return {
+        "bursts": [list(burst) for burst in BURSTS],
+        "unit_ms": unit_ms,
+        "rows": rows,
+        "best": best,
+        **against("best", [list(zip(latencies[best], latencies[ADAPTIVE]))]),
+        **against("plain", [list(zip(latencies[PLAIN], latencies[ADAPTIVE]))]),
+    }
+
+
+def _mixed(have: int, count: int) -> list[int]:
+    """``count`` numbers below ``have``, neighbours a third apart: kinds take turns in a list that is sorted by kind."""
+    third = max(1, have // len(KINDS))
+    return [(i * third + i // len(KINDS)) % have for i in range(count)]

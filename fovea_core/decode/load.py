@@ -1,0 +1,129 @@
+"""Load-adaptive verification: the draft that earns most when several requests share a target forward.
+
+What one more node costs depends on how many rows the forward has already: under load a tree becomes a chain, a shorter chain,
+and nothing at last. One request alone is the case of decode.choose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+
+import numpy as np
+import torch
+from PIL import Image
+
+from fovea_core.decode.choose import Chooser, verify_costs
+from fovea_core.decode.cost import MEASURED_LEVELS, NODES, SIZES, WIDTH, falling, max_depth, typical_ms
+from fovea_core.decode.draft import Drafter
+from fovea_core.decode.tree import Draft
+from fovea_core.settings import RunSettings
+from fovea_core.targets.base import Target
+from fovea_core.targets.together import Together
+from fovea_core.trace.events import CostTable, Shape
+
+#: Requests at once for which a forward is measured; between them its cost is interpolated.
+LOADS = (1, 2, 4, 8)
+#: Most rows of a measured forward.
+MOST_ROWS = 96
+
+
+@dataclass(frozen=True)
+class LoadCost:
+    """Measured cost: a table of decode.cost by rows of the target's forward for each number of requests in it, the smallest
+    first; what drafting costs is the same in all."""
+
+    tables: dict[int, CostTable]
+
+    def of(self, load: int, rows: np.ndarray) -> np.ndarray:
+        """Cost in ms of a target forward over each of ``rows`` with ``load`` requests in it.
+
+        Between measured loads it is interpolated at the same number of rows; beyond the last one that counts.
+        """
+        loads = list(self.tables)
+        above = next((known for known in loads if known >= load), loads[-1])
+        below = next((known for known in reversed(loads) if known <= load), loads[0])
+        high = verify_costs(self.tables[above], rows)
+        if above == below:
+            return high
+        low, share = verify_costs(self.tables[below], rows), (load - below) / (above - below)
+        return low + share * (high - low)
+
+
+class LoadChooser(Chooser):
+    """Chooses the draft of all requests of a round: one shape for all, since they share what was seen of the drafter, and of
+    the drafted nodes those that earn their rows, from whichever request they come."""
+
+    def __init__(self, cost: LoadCost, levels: int) -> None:
+        super().__init__(next(iter(cost.tables.values())), levels)
+        self.cost = cost
+        self._by_load: dict[int, np.ndarray] = {}
+
+    def costs(self, load: int) -> np.ndarray:
+        """See Chooser.costs."""
+        if load not in self._by_load:
+            self._by_load[load] = self.cost.of(load, np.arange(load * (NODES + self.levels) + 1))
+        return self._by_load[load]
+
+    def trim_all(self, drafts: list[Draft], shapes: list[Shape | None]) -> list[Draft]:
+        """Of the drafts asked for as ``shapes``, one a request, the nodes that maximise expected tokens / expected cost of the
+        round, closed under parents. A request without a shape was not drafted for and has its root only."""
+        load, estimates = len(drafts), [self.estimates(draft) for draft in drafts]
+        below = np.concatenate([estimate[1:] for estimate in estimates])
+        owner = np.repeat(np.arange(load), [draft.size - 1 for draft in drafts])
+        node = np.concatenate([np.arange(1, draft.size) for draft in drafts])
+        order = np.lexsort((node, -below))
+        tokens = load + np.concatenate([[0.0], np.cumsum(below[order])])  # by number of nodes below the roots
+        levels = [(self.chain if shape.width == 1 else self.tree).level_ms * shape.depth for shape in shapes if shape]
+        spent = sum(levels) + len(levels) * self.table.round_ms
+        taken = order[: int(np.argmax(tokens / (spent + self.costs(load)[load : load + len(tokens)])))]
+        return [
+            draft if shape is None else self.keep(draft, shape, node[taken[owner[taken] == number]], estimates[number])
+            for number, (draft, shape) in enumerate(zip(drafts, shapes, strict=True))
+        ]
+
+    def learn_all(self, drafts: list[Draft], paths: list[list[int]]) -> None:
+        """Take a round's outcome into account: what was sent of every request, and the accepted path below its root."""
+        for draft, accepted in zip(drafts, paths, strict=True):
+            self.learn_path(draft, accepted)
+
+
+@torch.inference_mode()
+def measure_load(target: Target, drafter: Drafter, loads: tuple[int, ...] = LOADS) -> LoadCost:
+    """Time target forwards with 1 to 8 requests in them over up to MOST_ROWS rows, and the drafter's work, on a grey picture;
+    about five seconds for a small model. Medians of interleaved repeats, see decode.cost.measure."""
+    image = Image.new("RGB", (96, 64), (128, 128, 128))
+    works, keys = [], []
+    for load in loads:
+        together = Together(target)
+        for _ in range(load):
+            together.join(target.prefill(image, "?"))
+        room = target.context - together.runs[0].next_position
+        for size in [size for size in SIZES if size < room and size * load <= max(MOST_ROWS, load)] or [1]:
+            works.append(partial(_forward, together, size))
+            keys.append((load, size))
+    run = target.prefill(image, "?")
+    depth = max(1, min(MEASURED_LEVELS, max_depth(drafter), target.context - run.next_position - 2))
+    draft_run = drafter.start(run, RunSettings(detail="rounds"))
+    draft_run.extend(*run.first_news(int(run.logits.argmax())))
+    tree, chain = Shape(depth=depth, width=WIDTH, nodes=NODES), Shape(depth=depth, width=1, nodes=depth + 1)
+    places, states = count(run.next_position + 1, 2), run.hidden[-1:].expand(2, -1)
+    read = lambda: draft_run.extend(torch.tensor([1, 2]), states, torch.tensor([0, 1]) + next(places))  # noqa: E731
+    grow, follow = partial(draft_run.propose, tree), partial(draft_run.propose, chain)
+    timed = [(forward, follow if size > 1 else forward) for forward, (_, size) in zip(works, keys)]
+    timed += [(draft, works[-1]) for draft in (read, grow, follow)]
+    *forwards_ms, round_ms, tree_ms, chain_ms = typical_ms(timed)
+    drafting = {"level_ms": tree_ms / depth, "chain_level_ms": chain_ms / depth, "round_ms": round_ms}
+    tables = {}
+    for load in loads:
+        mine = [(load * size, ms) for (other, size), ms in zip(keys, forwards_ms) if other == load]
+        tables[load] = CostTable(tokens=[rows for rows, _ in mine], verify_ms=falling([ms for _, ms in mine]), **drafting)
+    return LoadCost(tables)
+
+
+def _forward(together: Together, size: int) -> None:
+    chain, vocab = torch.arange(size), together.target.vocab_size
+    together.forward_trees([(chain % vocab, chain - 1, chain)] * len(together.runs))[0].argmax(-1).tolist()
+    for run in together.runs:
+        run.commit([])
