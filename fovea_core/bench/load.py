@@ -2,7 +2,8 @@
 
 A setting is a kind of picture, an answer's length and a number of requests decoded in lock-step; beside these, a trace in which
 requests arrive in bursts. Every way decodes the same batches in turns. Prefill is left out of the settings' times, since it is
-the same for all ways and would bring them closer together; it is part of the bursts' latencies.
+the same for all ways and would bring them closer together; it is part of the bursts' latencies. What the chooser knows of the
+drafter in a setting it has from that setting's own batches, one untimed before; in a pass of the bursts it begins with nothing.
 """
 
 from __future__ import annotations
@@ -71,10 +72,14 @@ class Ways:
         self.names = [*FIXED, ADAPTIVE]
         self.answers = self.same = 0
 
-    def lockstep(self, name: str) -> Lockstep:
-        """A fresh service of that way."""
+    def chooser(self) -> Counting:
+        """A chooser that has seen nothing yet."""
+        return Counting(self.cost, max_depth(self.drafter))
+
+    def lockstep(self, name: str, chooser: Counting) -> Lockstep:
+        """A service of that way; ``chooser`` decides where it is the adaptive one."""
         if name == ADAPTIVE:
-            return Lockstep(self.target, self.drafter, chooser=Counting(self.cost, max_depth(self.drafter)))
+            return Lockstep(self.target, self.drafter, chooser=chooser)
         return Lockstep(self.target, self.drafter if FIXED[name] else None, FIXED[name])
 
     def compare(self, answers: list[list[int]], plain: list[list[int]]) -> None:
@@ -130,8 +135,9 @@ def measure_settings(
         step(f"plain answers, {kind}")
         for name, budget in lengths.items():
             for requests in loads:
+                chooser = ways.chooser()
                 measured[kind, name, requests] = [
-                    time_batch(ways, _turn(runs, number, requests), _turn(wanted, number, requests), budget, number)
+                    time_batch(ways, chooser, _turn(runs, number, requests), _turn(wanted, number, requests), budget, number)
                     for number in range(BATCHES)
                 ]
                 step(f"{kind}, {name}, {requests} at once")
@@ -188,28 +194,30 @@ def _settings(budget: int) -> RunSettings:
     return RunSettings(max_new_tokens=budget, detail="rounds")
 
 
-def time_batch(ways: Ways, runs: list[TargetRun], wanted: list[list[int]], budget: int, number: int) -> Batch:
-    """Decode prefilled ``runs`` together, once a way, beginning with way ``number``; ``wanted``: their plain ids."""
+def time_batch(
+    ways: Ways, chooser: Counting, runs: list[TargetRun], wanted: list[list[int]], budget: int, number: int
+) -> Batch:
+    """Decode prefilled ``runs`` together, once a way, beginning with way ``number``; ``wanted``: their plain ids.
 
-    def go(name: str) -> tuple[float, Lockstep]:
-        lockstep = ways.lockstep(name)
+    ``chooser`` goes on from batch to batch, as a service's does; the first batch is decoded once untimed before.
+    """
+
+    def go(name: str) -> float:
+        lockstep = ways.lockstep(name, chooser)
         lanes = [lockstep.join(run, _settings(budget)) for run in runs]
         began = time.perf_counter()
         while lockstep.lanes:
             lockstep.round()
         spent = (time.perf_counter() - began) * 1e3
         ways.compare([lane.ids for lane in lanes], [ids[:budget] for ids in wanted])
-        return spent, lockstep
+        return spent
 
     if number == 0:
-        go(ADAPTIVE)  # the first batch of a setting pays for warm caches
+        go(ADAPTIVE)
     gc.collect()
-    ms, choices = {}, Counter()
-    for name in ways.turned(number):
-        ms[name], lockstep = go(name)
-        if name == ADAPTIVE:
-            choices.update(lockstep.chooser.counts)
-    return Batch(sum(min(len(ids), budget) - 1 for ids in wanted), ms, choices)
+    chooser.counts.clear()
+    ms = {name: go(name) for name in ways.turned(number)}
+    return Batch(sum(min(len(ids), budget) - 1 for ids in wanted), ms, chooser.counts.copy())
 
 
 def time_bursts(ways: Ways, asked: list[tuple[Case, list[int]]], budget: int, unit_ms: float) -> dict:
@@ -225,7 +233,7 @@ def time_bursts(ways: Ways, asked: list[tuple[Case, list[int]]], budget: int, un
     for turn in range(BURST_TURNS):
         for name in ways.turned(turn * len(ways.names) // BURST_TURNS):
             clock = Clock()
-            answers = sorted(serve(ways.lockstep(name), requests, clock), key=lambda answer: answer.number)
+            answers = sorted(serve(ways.lockstep(name, ways.chooser()), requests, clock), key=lambda answer: answer.number)
             ways.compare([answer.ids for answer in answers], [ids for _, ids in order])
             latencies[name] += [answer.ended_ms - at for answer, at in zip(answers, moments)]
             ends[name].append(max(answer.ended_ms for answer in answers))
