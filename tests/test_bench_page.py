@@ -31,7 +31,7 @@ def test_bytes_are_those_between_the_picture_and_the_end():
         "a" * 10,
         "fovea-trace" + "b" * 90,
         "c" * 18,
-        '\\"kind\\":\\"finished\\"',
+        "`kind`:`finished`",
         "heartbeat",
         "process_completed Done: x",
     ]

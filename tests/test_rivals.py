@@ -13,7 +13,7 @@ from fovea_core.decode.plain import decode_plain
 from fovea_core.decode.redraft import redraft
 from fovea_core.memory import rivals
 from fovea_core.memory.build import MemoryWeights, VisualMemory
-from fovea_core.memory.correct import Correction, FoldedMemory
+from fovea_core.memory.correct import Correction, FoldedCorrection, FoldedMemory
 from fovea_core.memory.rivals import RIVALS, boxes, cell_numbers, mix, vote
 from fovea_core.memory.select import Bounds, make_policy
 from fovea_core.settings import make_settings
@@ -61,7 +61,12 @@ def room(request):
     for parameter in [*weights.parameters(), *correction.parameters()]:
         torch.nn.init.normal_(parameter, std=0.4)
     memory = VisualMemory.build(torch.randn(N, 16), torch.rand(N) < 0.8, weights)
-    return FoldedMemory(memory, correction) if request.param else memory, memory, Surroundings(), torch.randn(5, 16)
+    return (
+        FoldedMemory(memory, FoldedCorrection(correction)) if request.param else memory,
+        memory,
+        Surroundings(),
+        torch.randn(5, 16),
+    )
 
 
 def started(name, room):

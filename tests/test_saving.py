@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from app import saving
+from app.asking import DRAFTERS
 from app.handlers import LINE, PLAYER, Handlers
 from app.saving import make_file
 from fovea_core import cli
@@ -102,7 +103,8 @@ def test_files_are_made_one_after_the_other(lines, monkeypatch):
 
 
 #: Drafter, policy, tree, tokens, temperature, top-p, seed, whether to compare: as the page's widgets stand.
-PAGE = ("lookup", "dense", "chain", 33, 0.5, 0.9, 7, False)
+PAGE = ("lookup", "dense", "chain", 33, 0.5, 0.9, 7, False, False)
+EMBEDDED = {"ready": True, "model": "builtin", "drafters": DRAFTERS}
 
 
 def test_only_a_few_may_wait(lines, monkeypatch):
@@ -153,7 +155,7 @@ def test_the_page_says_one_sentence_and_loses_nothing(broken):
     """Load, an example, a link to it, and its live run: the status line says it, everything else stays; no ticket is kept."""
     path, example, said = broken
     forgotten, accepted = [], []
-    session = SimpleNamespace(forget=forgotten.append, accept=lambda *ticket: accepted.append(ticket), ready=True)
+    session = SimpleNamespace(forget=forgotten.append, accept=lambda *ticket: accepted.append(ticket), **EMBEDDED)
     on, who = Handlers(session, [example]), SimpleNamespace(session_hash="me")
     answers = [
         on.load(str(path), who),
@@ -194,7 +196,7 @@ def test_run_again_keeps_a_ticket_with_the_recorded_settings(tmp_path):
     path.write_text("\n".join(sample_lines("scene")) + "\n")
     draw_picture().save(picture)
     accepted = []
-    session = SimpleNamespace(forget=lambda who: None, accept=lambda who, ticket: accepted.append((who, ticket)), ready=True)
+    session = SimpleNamespace(forget=lambda who: None, accept=lambda who, ticket: accepted.append((who, ticket)), **EMBEDDED)
     on = Handlers(session, [Example("run", "A run", "scene", 1, "?", None, picture, path)])
     values = on.rerun(SimpleNamespace(index=0), SimpleNamespace(session_hash="me"), *PAGE)
     ((who, ticket),) = accepted

@@ -73,9 +73,9 @@ class SeeingRun(FoveaRun):
         super().__init__(folded, None, policy, -1, False)
         self.choosing = memory
         slots = torch.cat([torch.arange(*span) for span in run.spans])
-        like = folded.from_target
-        states = run.hidden[(slots - 1).to(run.hidden.device)].to(like)[:, : like.shape[0]]
-        self.seen = run.features.to(like) @ folded.token_half + states @ like  # (N, d)
+        like = folded.table
+        states = run.hidden[(slots - 1).to(run.hidden.device)].to(like)[:, : folded.fused]
+        self.seen = folded.token_half(run.features.to(like)) + folded.from_target(states)  # (N, d)
         self.places = run.positions[slots].to(like.device)
         self.items: list[tuple[torch.Tensor, torch.Tensor]] = []  # of the text: (m, d) fused, (m,) positions
         self.everything = run.valid.nonzero()[:, 0].to(like.device)

@@ -65,7 +65,7 @@ class FoldedDrafter:
         token_half, state_half = drafter.fc.weight[:, :size], drafter.fc.weight[:, size:].contiguous()
         self.folds_vocabulary = drafter.embedding.numel() <= COPY_LIMIT
         self.table = drafter.embedding @ token_half.t() if self.folds_vocabulary else drafter.embedding  # (V, d)
-        self.token_half = None if self.folds_vocabulary else Matrix(token_half.contiguous())
+        self.token_half = Matrix(token_half.contiguous())
         self.from_own = Matrix(state_half)  # on RMSNorm(h) of the drafter's own h
         self.from_target = (  # on states after the target's norm, and its taps
             self.from_own if drafter.tap is None else Matrix(torch.cat((state_half, drafter.tap.weight), 1))
