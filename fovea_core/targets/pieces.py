@@ -77,10 +77,11 @@ class Pieces:
     def _advance_words(self, tail: Tail, raw: bytes | tuple[int]) -> Piece:
         """Byte tokens wait until their run ends: the decoder judges a run as a whole, one U+FFFD a byte if it is no UTF-8."""
         if isinstance(raw, tuple):
-            return _piece("", bytes(raw), Tail(tail.open + bytes(raw), True))
-        if not tail.begun:
-            raw = raw.removeprefix(b" ")
-        return _piece(self._run(tail.open) + raw.decode("utf-8"), raw, Tail(b"", True))
+            return _piece("", bytes(raw), Tail(tail.open + bytes(raw), tail.begun))
+        text = self._run(tail.open) + raw.decode("utf-8")
+        if not tail.begun:  # the decoder drops a space in front of the whole text, whatever token it came from
+            text, raw = text.removeprefix(" "), raw if tail.open else raw.removeprefix(b" ")
+        return _piece(text, raw, Tail(b"", True))
 
     @staticmethod
     def _run(run: bytes) -> str:
