@@ -11,7 +11,7 @@ from PIL import Image
 from app.asking import DRAFTERS, finished_text, make_ticket, recorded_settings, status, status_of
 from app.charts import charts_of
 from app.loaded import BUILTIN
-from app.player import shown_lines
+from app.player import shown_lines, wired
 from app.session import CHANGED, Session, sentence
 from app.ticket import ENDED
 from fovea_core.examples import Example
@@ -62,7 +62,7 @@ class Handlers:
         update, sent, batches = None, 0, []
         for update in self.session.run(request.session_hash):
             if len(update.lines) > sent:  # what was decided since the last update travels as one string
-                batches.append("\n".join(update.lines[sent:]))
+                batches.append(wired("\n".join(update.lines[sent:])))
                 sent = len(update.lines)
             charts = charts_of(update.summary) if update.phase in ENDED else None
             yield shown_lines(batches, update.order, charts), status_of(update)

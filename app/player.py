@@ -7,6 +7,7 @@ value of the component, never as markup.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -38,11 +39,12 @@ const player = window.FOVEA.createPlayer(element.querySelector(".fovea-player"),
 const served = `${window.gradio_config?.root ?? ""}/gradio_api/file=`;
 const charts = window.FOVEA.createCharts(element.querySelector(".fovea-charts"), player, served + PLOTLY);
 let first = "", batches = [], split = [];
-// Each batch's lines with quotation marks and backticks back in place; only what is new is looked at.
+const phrase = (code) => PHRASES[code.charCodeAt(0) - FIRST];
+const spelled = (batch) => (batch[0] === "~" ? batch.slice(1).replace(CODES, phrase) : batch);
+// Each batch's lines; only what is new is looked at.
 const unpacked = (lines) => {
   if (lines.length < batches.length || batches.some((batch, i) => batch !== lines[i])) batches = split = [];
-  const mark = (found) => (found === '"' ? "`" : '"'), added = lines.slice(batches.length);
-  split = [...split, ...added.map((batch) => batch.replace(/["`]/g, mark).split("\\n"))];
+  split = [...split, ...lines.slice(batches.length).map((batch) => spelled(batch).split("\\n"))];
   batches = lines;
   return split.flat();
 };
@@ -63,9 +65,28 @@ sync();
 """
 
 
-#: Quotation marks and backticks change places on the way to the browser: a quotation mark inside a JSON string travels as two
-#: bytes, a backtick, which a trace hardly has, as one; an event has about thirty.
-_MARKS = str.maketrans('"`', '`"')
+#: What event lines say over and over, a letter each on the way to the browser: inside a JSON string its quotation marks would
+#: travel as two bytes each, and names are most of an event.
+PHRASES = (
+    *('{"n":', ',"kind":"memory_read","round":', ',"kind":"node_drafted","round":', ',"node":', ',"parent":', ',"depth":'),
+    *(',"token":', ',"text":"', ',"logp":', ',"entries":"', '","masses":"', '","top_mass":', ',"captured":', ',"k_raw":'),
+    *(',"gate":', ',"correction_norm":', ',"peak":', ',"ms":', '"accepted":[', '],"rejected":[', ',"target_token":'),
+    *(',"target_text":"', '","target_logp":', ',"rank":', '"unverified":[', '],"bonus":', ',"bonus_text":"', '"emitted":['),
+    *(',"pruned":', ',"draft_ms":', ',"select_ms":', ',"verify_ms":'),
+)
+_FIRST = 0xC0  # the first of these letters
+_CODES = {phrase: chr(_FIRST + place) for place, phrase in enumerate(PHRASES)}
+_TAKEN = re.compile(f"[{chr(_FIRST)}-{chr(_FIRST + len(PHRASES) - 1)}]")
+
+
+def wired(batch: str) -> str:
+    """Event lines as the player also takes them, its phrases as letters behind a '~'; as they are where a text has such a
+    letter of its own."""
+    if _TAKEN.search(batch):
+        return batch
+    for phrase, code in _CODES.items():
+        batch = batch.replace(phrase, code)
+    return f"~{batch}"
 
 
 def player_head() -> str:
@@ -76,10 +97,10 @@ def player_head() -> str:
 def shown_lines(
     lines: Sequence[str] | None, order: int | None = None, charts: list[dict] | None = None, name: str | None = None
 ) -> dict:
-    """The player's value. ``lines``: header and event lines, or batches of them joined by line breaks, a list that only
-    grows; None keeps what the player shows. ``order``: of an update, None = newer than all values before. ``charts``:
-    figures of a run that has ended (app/charts.py). ``name``: of a recorded example, by which links call it."""
-    lines = None if lines is None else [batch.translate(_MARKS) for batch in lines]
+    """The player's value. ``lines``: header and event lines, or batches of them joined by line breaks (``wired`` or not), a
+    list that only grows; None keeps what the player shows. ``order``: of an update, None = newer than all values before.
+    ``charts``: figures of a run that has ended (app/charts.py). ``name``: of a recorded example, by which links call it."""
+    lines = None if lines is None else list(lines)
     return {"order": next_order() if order is None else order, "lines": lines, "charts": charts, "name": name}
 
 
@@ -96,11 +117,13 @@ def make_player(whole: bool = False, redraft: bool = False, **options) -> gr.HTM
     """
     import gradio as gr
 
-    plotly = json.dumps(quote(plotly_js().as_posix()))
+    known = {"PLOTLY": quote(plotly_js().as_posix()), "PHRASES": PHRASES, "FIRST": _FIRST}
+    constants = "".join(f"const {name} = {json.dumps(value)};" for name, value in known.items())
+    constants += f"const CODES = /{_TAKEN.pattern}/g;"
     return gr.HTML(
         value=shown_lines([]),
         html_template=_TEMPLATE,
-        js_on_load=f"const PLOTLY = {plotly};" + (_ENGINE if redraft else _NO_ENGINE) + _ON_LOAD,
+        js_on_load=constants + (_ENGINE if redraft else _NO_ENGINE) + _ON_LOAD,
         head=player_head() + charts_head(),
         apply_default_css=False,
         server_functions=[make_file] if whole else None,

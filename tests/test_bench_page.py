@@ -31,7 +31,7 @@ def test_bytes_are_those_between_the_picture_and_the_end():
         "a" * 10,
         "fovea-trace" + "b" * 90,
         "c" * 18,
-        "`kind`:`finished`",
+        '\\"kind\\":\\"finished\\"',
         "heartbeat",
         "process_completed Done: x",
     ]
@@ -63,5 +63,4 @@ def test_one_live_run_gives_every_figure():
     found = json.loads(done.stdout)
     assert set(found) == {*WANTED, "event_p50_ms", "events", "wanted"} and found["events"] > 50
     assert 0 < found["event_p50_ms"] <= found["event_p95_ms"] and found["scrub_ms"] > 0 and found["gallery_visible_s"] > 0
-    # Both depend on the trees that pay on this machine; twice what is wanted is a fault on any.
-    assert found["bytes_per_round"] <= 2 * WANTED["bytes_per_round"] and found["export_kb"] <= 2 * WANTED["export_kb"]
+    assert found["bytes_per_round"] <= WANTED["bytes_per_round"] and found["export_kb"] <= WANTED["export_kb"]

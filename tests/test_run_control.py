@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
 from types import SimpleNamespace
@@ -11,8 +12,10 @@ import pytest
 
 from app.asking import status_of
 from app.handlers import Handlers
+from app.player import PHRASES, wired
 from app.session import Session
 from fovea_core.engine import Engine
+from tests.sample_traces import sample_lines
 from tests.test_app import QUESTION, TOKENS, make_session, right, ticket
 
 ME = SimpleNamespace(session_hash="me")
@@ -151,8 +154,23 @@ def test_an_update_on_the_wire_is_what_is_new(target):
     assert len(batches[-1]) > 10
     assert shown[-1][0] == {"__type__": "update"} and shown[-1][1]["text"].startswith("Done")
     sizes = [len(batch) for batch in batches[-1][1:]]
-    assert max(sizes) < 20_000 and "\n".join(batches[-1]).count("`round_verified`") > 50
+    assert max(sizes) < 20_000 and "\n".join(batches[-1]).count('"round_verified"') > 50
     session.close()
+
+
+def spelled(batch: str) -> str:
+    """A batch as the browser reads it, letter by letter."""
+    if not batch.startswith("~"):
+        return batch
+    return "".join(PHRASES[ord(c) - 0xC0] if 0xC0 <= ord(c) < 0xC0 + len(PHRASES) else c for c in batch[1:])
+
+
+@pytest.mark.parametrize("variant", ["scene", "compared", "hostile", "wide", "flat"])
+def test_wired_lines_are_spelled_out_as_they_were(variant):
+    batch = "\n".join(sample_lines(variant)[1:])
+    assert spelled(wired(batch)) == batch and len(json.dumps(wired(batch))) <= len(json.dumps(batch))
+    for foreign in (batch + " Ã", '{"text":"ß"}', ""):  # a line begins with a brace, so none looks like a wired batch
+        assert spelled(wired(foreign)) == foreign
 
 
 def test_an_error_in_the_middle_keeps_the_batches_that_came(target):
@@ -167,4 +185,4 @@ def test_an_error_in_the_middle_keeps_the_batches_that_came(target):
     session.accept("me", ticket(tokens=60))
     shown = list(Handlers(session, []).answer(ME))
     session.close()
-    assert shown[-1][1]["state"] == "trouble" and "\n".join(shown[-2][0]["lines"]).count("`round_verified`") == 2
+    assert shown[-1][1]["state"] == "trouble" and "\n".join(shown[-2][0]["lines"]).count('"round_verified"') == 2

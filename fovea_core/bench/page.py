@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,7 @@ def bench_page(
         "event_p95_ms": cuts[18],
         "bytes_per_round": statistics.fmean(sizes),
         "scrub_ms": scrub_ms,
-        "export_kb": len(_export(trace, EXPORT_STEPS).encode("utf-8")) / 1000,
+        "export_kb": len(_export(recorded(), EXPORT_STEPS).encode("utf-8")) / 1000,
         "gallery_visible_s": gallery_s,
         "events": len(delays),
         "wanted": WANTED,
@@ -190,7 +190,7 @@ def _bytes_of_rounds(messages: list[str]) -> int:
     """Bytes of the messages from after the picture's to the end of the run, and of the last one, which closes the stream."""
     sizes = [len(message.encode("utf-8")) + 2 for message in messages]
     header = next(place for place, message in enumerate(messages) if "fovea-trace" in message)
-    finished = next(place for place, message in enumerate(messages) if "`kind`:`finished`" in message)
+    finished = next(place for place, message in enumerate(messages) if '\\"kind\\":\\"finished\\"' in message)
     closing = next(place for place, m in enumerate(messages) if "process_completed" in m and "Done:" in m)
     return sum(sizes[header + 1 : finished + 1]) + sizes[closing]
 
@@ -208,17 +208,23 @@ def _scrub(browser, folder: Path, trace: Trace, steps: int) -> float:
     return statistics.median(page.evaluate(_SCRUB, [first, min(count, first + steps - 1)]))
 
 
-def _export(trace: Trace, steps: int) -> str:
-    """The standalone page of ``steps`` rounds, with a picture of one pixel."""
-    long = lengthened(trace, rounds=steps)
+def recorded() -> list[Trace]:
+    """The runs of the gallery."""
+    return [read(path) for path in sorted(EXAMPLE.parent.glob("*.jsonl"))]
+
+
+def _export(traces: Sequence[Trace], steps: int) -> str:
+    """The standalone page of ``steps`` rounds, with a picture of one pixel. The rounds of several runs, since those of one over
+    and over pack the better the fewer they are."""
+    long = lengthened(*traces, rounds=steps)
     return standalone_html([encode_header(Header(_DOT)), *long.lines()])
 
 
-def lengthened(trace: Trace, *, rounds: int | None = None, tokens: int | None = None) -> Trace:
-    """A lawful trace whose rounds are those of ``trace``, over and over, until there are ``rounds`` or ``tokens``."""
+def lengthened(trace: Trace, *more: Trace, rounds: int | None = None, tokens: int | None = None) -> Trace:
+    """A lawful trace with the rounds of ``trace`` and ``more``, over and over, until there are ``rounds`` or ``tokens``."""
     opening = [event for event in trace.events if event.kind in ("run_started", "prefill_done")]
     bodies: list[list[AnyEvent]] = [[]]
-    for event in trace.events:
+    for event in (event for each in (trace, *more) for event in each.events):
         if event.kind in ("memory_read", "node_drafted", "round_verified"):
             bodies[-1].append(event)
             if event.kind == "round_verified":
