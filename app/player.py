@@ -53,12 +53,13 @@ const sync = () => {
   const { order, lines, charts: figures, name } = props.value;
   if (lines && order < newest) return;
   newest = order;
-  if (lines?.length && lines[0] !== first) window.FOVEA.intoView(element); // somebody has just asked for this run
+  const asked = lines?.length && lines[0] !== first; // somebody has just asked for this run
   first = lines?.[0] ?? first;
   if (!lines) return player.links?.missing();
   player.set(unpacked(lines));
   if (lines.length) player.links?.arrived(name);
   charts.show(figures);
+  if (asked) requestAnimationFrame(() => window.FOVEA.intoView(element)); // once the page is as long as the run makes it
 };
 watch("value", sync);
 sync();

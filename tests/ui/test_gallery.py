@@ -326,7 +326,7 @@ def test_twelve_recorded_examples_without_any_model(new_page, width):
         assert page.locator("#fx-examples").bounding_box()["height"] < 340
         boxes = "[...document.querySelectorAll('#fx-examples .fx-example button')].map((e) => e.getBoundingClientRect())"
         sizes = page.evaluate(f"{boxes}.map((box) => Math.min(box.width, box.height))")
-        assert min(sizes) >= 28 and page.evaluate("document.documentElement.scrollWidth") <= width
+        assert min(sizes) >= 32 and page.evaluate("document.documentElement.scrollWidth") <= width
         page.hover(".fx-open >> nth=3")
         assert page.inner_text(".fx-about").startswith(load_examples()[3].title)
         page.click(".fx-open >> nth=3")

@@ -207,7 +207,7 @@ def test_what_is_asked_for_comes_into_view(served, new_page):
     page.locator("#fx-examples button").first.click()
     page.wait_for_selector("#fx-player .fv-answer .fv-word")
     page.wait_for_function(
-        "() => { const { top } = document.querySelector('#fx-player').getBoundingClientRect(); return top > -2 && top < 750 }"
+        "() => { const { top } = document.querySelector('#fx-player').getBoundingClientRect(); return top > -2 && top < 500 }"
     )
 
 
