@@ -47,17 +47,9 @@ def measure(target: Target, drafter: Drafter | None) -> CostTable:
     forwards = [partial(_forward, run, size) for size in sizes]
     if drafter is None:
         return CostTable(tokens=sizes, verify_ms=falling(typical_ms([(forward, None) for forward in forwards])), level_ms=0.0)
-    depth = max(1, min(MEASURED_LEVELS, max_depth(drafter), room - 2))
-    draft_run = drafter.start(run, RunSettings(detail="rounds"))
-    draft_run.extend(*run.first_news(int(run.logits.argmax())))
-    tree, chain = Shape(depth=depth, width=WIDTH, nodes=NODES), Shape(depth=depth, width=1, nodes=depth + 1)
-    places = count(run.next_position + 1, 2)
-    states = run.hidden[-1:].expand(2, -1)
-    read = lambda: draft_run.extend(torch.tensor([1, 2]), states, torch.tensor([0, 1]) + next(places))  # noqa: E731
-    grow, follow = partial(draft_run.propose, tree), partial(draft_run.propose, chain)
-    works = [(forward, follow if size > 1 else forwards[0]) for size, forward in zip(sizes, forwards)]
-    works += [(draft, forwards[-1]) for draft in (read, grow, follow)]
-    *verify_ms, round_ms, tree_ms, chain_ms = typical_ms(works)
+    depth, drafting = draft_works(run, drafter)
+    works = [(forward, drafting[-1] if size > 1 else forwards[0]) for size, forward in zip(sizes, forwards)]
+    *verify_ms, round_ms, tree_ms, chain_ms = typical_ms([*works, *((draft, forwards[-1]) for draft in drafting)])
     return CostTable(
         tokens=sizes,
         verify_ms=falling(verify_ms),
@@ -65,6 +57,18 @@ def measure(target: Target, drafter: Drafter | None) -> CostTable:
         chain_level_ms=chain_ms / depth,
         round_ms=round_ms,
     )
+
+
+def draft_works(run: TargetRun, drafter: Drafter) -> tuple[int, list[Callable[[], object]]]:
+    """A number of levels, and what drafting behind a prefilled run is made of: reading two committed tokens, a tree and a chain
+    of so many levels."""
+    depth = max(1, min(MEASURED_LEVELS, max_depth(drafter), run.target.context - run.next_position - 2))
+    draft_run = drafter.start(run, RunSettings(detail="rounds"))
+    draft_run.extend(*run.first_news(int(run.logits.argmax())))
+    places, states = count(run.next_position + 1, 2), run.hidden[-1:].expand(2, -1)
+    read = lambda: draft_run.extend(torch.tensor([1, 2]), states, torch.tensor([0, 1]) + next(places))  # noqa: E731
+    shapes = Shape(depth=depth, width=WIDTH, nodes=NODES), Shape(depth=depth, width=1, nodes=depth + 1)
+    return depth, [read, *(partial(draft_run.propose, shape) for shape in shapes)]
 
 
 def falling(costs: list[float]) -> list[float]:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 
 import numpy as np
 import torch
 from PIL import Image
 
 from fovea_core.decode.choose import Chooser, verify_costs
-from fovea_core.decode.cost import MEASURED_LEVELS, NODES, SIZES, WIDTH, falling, max_depth, typical_ms
+from fovea_core.decode.cost import NODES, SIZES, draft_works, falling, typical_ms
 from fovea_core.decode.draft import Drafter
 from fovea_core.decode.tree import Draft
-from fovea_core.settings import RunSettings
 from fovea_core.targets.base import Target
 from fovea_core.targets.together import Together
 from fovea_core.trace.events import CostTable, Shape
@@ -103,17 +101,9 @@ def measure_load(target: Target, drafter: Drafter, loads: tuple[int, ...] = LOAD
         for size in [size for size in SIZES if size < room and size * load <= max(MOST_ROWS, load)] or [1]:
             works.append(partial(_forward, together, size))
             keys.append((load, size))
-    run = target.prefill(image, "?")
-    depth = max(1, min(MEASURED_LEVELS, max_depth(drafter), target.context - run.next_position - 2))
-    draft_run = drafter.start(run, RunSettings(detail="rounds"))
-    draft_run.extend(*run.first_news(int(run.logits.argmax())))
-    tree, chain = Shape(depth=depth, width=WIDTH, nodes=NODES), Shape(depth=depth, width=1, nodes=depth + 1)
-    places, states = count(run.next_position + 1, 2), run.hidden[-1:].expand(2, -1)
-    read = lambda: draft_run.extend(torch.tensor([1, 2]), states, torch.tensor([0, 1]) + next(places))  # noqa: E731
-    grow, follow = partial(draft_run.propose, tree), partial(draft_run.propose, chain)
-    timed = [(forward, follow if size > 1 else forward) for forward, (_, size) in zip(works, keys)]
-    timed += [(draft, works[-1]) for draft in (read, grow, follow)]
-    *forwards_ms, round_ms, tree_ms, chain_ms = typical_ms(timed)
+    depth, draft = draft_works(target.prefill(image, "?"), drafter)
+    timed = [(forward, draft[-1] if size > 1 else forward) for forward, (_, size) in zip(works, keys)]
+    *forwards_ms, round_ms, tree_ms, chain_ms = typical_ms([*timed, *((work, works[-1]) for work in draft)])
     drafting = {"level_ms": tree_ms / depth, "chain_level_ms": chain_ms / depth, "round_ms": round_ms}
     tables = {}
     for load in loads:
