@@ -36,8 +36,10 @@ def main() -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
 
     from app.build import build_page, launch_page
+    from app.loaded import load_builtin
     from app.models import Models
-    from app.session import Session, load_builtin, log_events
+    from app.news import log_events
+    from app.session import Session
 
     watch = log_events(arguments.event_log) if arguments.event_log else None
     models, offers = None, {}

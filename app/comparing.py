@@ -84,8 +84,9 @@ class Comparing:
         drafter, policy, *shared = recorded_settings(started, drafters)
         said, b = "A is a recorded run, no model needed.", None
         if without is not None:
-            b = way_of(*recorded_settings(fold(without.events).started, drafters)[:2], drafters)
-            said = "Two recorded runs, no model needed: B is the same request with the memory switched off."
+            other = recorded_settings(fold(without.events).started, drafters)
+            b = way_of(*other[:2], drafters)
+            said = f"Two recorded runs, no model needed: B has the memory switched off, and a tree of its own ({other[2]})."
         values = [gr.skip() if value is None else value for value in (way_of(drafter, policy, drafters), b, *shared)]
         shown = shown_sides(lines_of(trace), [] if without is None else lines_of(without))
         said = status(f"{said} Compare answers both ways live and times them on this machine.")

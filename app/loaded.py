@@ -5,6 +5,7 @@ The model before is let go first, since both together may not fit; where the new
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -70,3 +71,22 @@ class Loaded:
         except Exception as error:
             return shortage.eased(shortage.emptied(error))
         return None
+
+
+def spare_a_core() -> None:
+    """On the engine's thread: leave one processor to the server and to a browser on this machine, unless a number of threads is
+    set. Where they share the last one, each of the engine's many small steps waits for a thread that does not run."""
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, torch.get_num_threads() - 1))
+
+
+def load_builtin(device: str = "auto") -> Engine:
+    """The embedded model with its trained drafter, ready for a first answer. This import brings torch."""
+    from fovea_core.engine import load_engine
+
+    spare_a_core()
+    engine = load_engine("builtin", device)
+    engine.cost("builtin")
+    return engine

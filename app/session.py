@@ -6,11 +6,8 @@ while Gradio moves a generator between threads at every step.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import functools
-import json
-import os
 import queue
 import threading
 import time
@@ -21,10 +18,10 @@ from typing import TYPE_CHECKING
 from app.asking import DRAFTERS
 from app.errands import Asked, Errand, ended, working
 from app.loaded import CancelledError, Loaded
+from app.news import HEARTBEAT_S, arrived
 from app.ticket import ENDED, Ticket, Update
 from app.widgets import next_order
 from fovea_core.shortage import spared
-from fovea_core.trace.events import MemoryRead, NodeDrafted
 
 if TYPE_CHECKING:
     from fovea_core.engine import Engine
@@ -32,10 +29,6 @@ if TYPE_CHECKING:
 
 #: At most this many updates a second reach the browser; what is decided between them travels together.
 UPDATES_PER_SECOND = 25
-#: A draft and its verdict travel together where the verdict comes within this time.
-TOGETHER_S = 0.05
-#: While nothing happens a waiting page still hears from the run this often, so that a closed tab is noticed.
-HEARTBEAT_S = 0.5
 #: Requests kept whose run nobody has begun yet; each holds a picture, so that more would be a way to fill the memory.
 MOST_KEPT = 16
 CHANGED = "Another model was loaded meanwhile, here or in another tab: look at what is set for it and press Run again."
@@ -224,7 +217,7 @@ class Session:
         began, lasting = time.monotonic(), (phase, board.step)
         yield board.update(phase, ahead=self._ahead(ticket), order=next_order())
         while phase not in ENDED:
-            items = _wait(news, last + 1 / UPDATES_PER_SECOND)
+            items = arrived(news, last + 1 / UPDATES_PER_SECOND)
             order = next_order()  # before asking: whoever forgets this run from here on shows something newer
             if ticket.gone:
                 return
@@ -291,59 +284,9 @@ def _in_context(work: Callable) -> Callable:
     return functools.partial(contextvars.copy_context().run, work)
 
 
-def _unjudged(item) -> bool:
-    """Whether an item, an event or (side, event), belongs to a draft that the target has not judged yet."""
-    event = item[1] if isinstance(item, tuple) else item
-    return isinstance(event, MemoryRead | NodeDrafted)
-
-
-def _wait(news: queue.Queue, until: float) -> list:
-    """What has come by ``until`` (monotonic seconds), at least one item or, after a heartbeat, nothing. A draft without its
-    verdict waits for it for TOGETHER_S."""
-    try:
-        items = [news.get(timeout=HEARTBEAT_S)]
-    except queue.Empty:
-        return []
-    patience = max(until, time.monotonic() + TOGETHER_S)
-    while (left := (patience if _unjudged(items[-1]) else until) - time.monotonic()) > 0:
-        try:
-            items.append(news.get(timeout=left))
-        except queue.Empty:
-            break
-    with contextlib.suppress(queue.Empty):
-        while True:
-            items.append(news.get_nowait())
-    return items
-
-
 def sentence(error: Exception, what: str = "The run broke off") -> str:
     """One sentence for a person; errors of settings, pictures, traces and models say it themselves."""
     text = " ".join(str(error).split())
     if isinstance(error, ValueError | OSError) and text:
         return text[:500]
     return f"{what} ({type(error).__name__}); what came before it is kept, and you can run again."
-
-
-def log_events(path: str) -> Callable[[AnyEvent], None]:
-    """A watch that notes [number, kind, wall clock in ms] of every event, one JSON line each."""
-    file = open(path, "a", buffering=1, encoding="ascii")  # noqa: SIM115 (open as long as the process)
-    return lambda event: file.write(json.dumps([event.n, event.kind, time.time() * 1e3]) + "\n")
-
-
-def spare_a_core() -> None:
-    """On the engine's thread: leave one processor to the server and to a browser on this machine, unless a number of threads is
-    set. Where they share the last one, each of the engine's many small steps waits for a thread that does not run."""
-    import torch
-
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, torch.get_num_threads() - 1))
-
-
-def load_builtin(device: str = "auto") -> Engine:
-    """The embedded model with its trained drafter, ready for a first answer. This import brings torch."""
-    from fovea_core.engine import load_engine
-
-    spare_a_core()
-    engine = load_engine("builtin", device)
-    engine.cost("builtin")
-    return engine
