@@ -130,7 +130,7 @@ def bench_exact(
     tokens: Annotated[int, typer.Option(max=10_000_000, help="Ids to compare, over all families and policies.")] = 20_000,
     as_json: JsonFile = None,
 ) -> None:
-    """Compare speculative with plain ids on tiny random models of every family, every policy: 20,000 in five minutes."""
+    """Compare speculative with plain ids on tiny random models of every family, every policy."""
     from fovea_core.bench.exact import bench_exact as measure
     from fovea_core.bench.report import print_exact, progress_bar
 

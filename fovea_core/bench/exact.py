@@ -35,7 +35,10 @@ FAMILIES = {
     "qwen2_5_vl": ("qwen",),
     "smolvlm": ("smolvlm", "idefics3"),
 }
-POLICIES = ("fovea", "topk-4", "dense", "none", "random-4", "static-4", "agnostic-4", "state-4", "tiger-4")
+POLICIES = (
+    *("fovea", "topk-4", "dense", "none", "random-4", "static-4", "agnostic-4", "state-4", "tiger-4"),
+    *("unilaspec-4", "hawk", "foveated"),
+)
 TREES = ((6, 6, 40), (4, 1, 5), (1, 4, 5), (3, 3, 10), (5, 3, 8), (1, 1, 2))
 SIZES = ((60, 40), (33, 91), (28, 28), (200, 30), (7, 90))
 QUESTIONS = ("what is in the picture?", "a red ball  left of\n\n the box ", "é🙂 한글", "<image>", "")
@@ -50,7 +53,7 @@ class Told:
 
     def __init__(self, drafter, truth: Sequence[int], seed: int, share: float = TOLD) -> None:
         self.drafter, self.truth, self.seed, self.share = drafter, list(truth), seed, share
-        self.id, self.fingerprint, self.sight = drafter.id, drafter.fingerprint, drafter.sight
+        self.id, self.fingerprint, self.sight, self.watches = drafter.id, drafter.fingerprint, drafter.sight, drafter.watches
 
     def start(self, run: TargetRun, settings: RunSettings) -> ToldRun:
         """See decode.draft.Drafter.start."""
