@@ -19,13 +19,15 @@ from app.player import shown_lines
 from app.session import UPDATES_PER_SECOND, Session
 from app.ticket import Ticket
 from fovea_core.engine import Engine
+from fovea_core.examples import load_examples
 from fovea_core.pictures import data_url
 from fovea_core.request import Request
 from fovea_core.settings import make_settings
 from fovea_core.trace.codec import Header, decode
-from fovea_core.trace.events import Compared, Finished, RunStarted, Shape
+from fovea_core.trace.events import Compared, Finished, RoundVerified, RunStarted, Shape
 from fovea_core.trace.fold import fold
 from fovea_core.trace.laws import checked
+from fovea_core.trace.record import read
 from tests.sample_traces import sample_lines
 from tests.toys import ScriptDrafter, coin, reference, toy_picture, toy_target
 
@@ -353,3 +355,23 @@ def test_running_without_a_request_does_nothing(target):
     session, _ = make_session(target)
     assert list(session.run("nobody")) == [] and not session.stop("nobody")
     session.close()
+
+
+def test_a_run_in_which_little_was_drafted_says_so():
+    """Every recorded example against a count of its own events; a run on a fixed tree was not the cost's choice."""
+    seen = set()
+    for example in load_examples():
+        events = read(example.trace).events
+        rounds = [event for event in events if event.kind == "round_verified"]
+        drafted = len({event.round for event in events if event.kind == "node_drafted"})
+        wanted = len(rounds) >= 4 and 2 * drafted < len(rounds)
+        said = finished_text(fold(events))
+        assert (f"Drafting paid in {drafted} of {len(rounds)} rounds" in said) is wanted, example.name
+        seen.add(wanted)
+        started = events[0].model_copy(update={"shape": Shape(depth=3, width=4, nodes=13)})
+        assert "Drafting paid" not in finished_text(fold([started, *events[1:]]))
+    assert False in seen
+    opening = [event for event in read(load_examples()[0].trace).events if event.kind in ("run_started", "prefill_done")]
+    nothing = {"accepted": [], "rejected": [], "unverified": [], "pruned": 0, "draft_ms": 0, "select_ms": 0, "verify_ms": 9}
+    empty = [RoundVerified(n=2 + i, round=i, bonus=1, bonus_text="x", emitted=[1], **nothing) for i in range(5)]
+    assert "Drafting paid in 0 of 5 rounds" in finished_text(fold([*opening, *empty]))
