@@ -149,14 +149,14 @@ def test_told_drafts(share):
     settings = make_settings(max_new_tokens=20, tree=Shape(depth=4, width=1, nodes=5))
     for script, told in ((wrong, share), (oracle, 1)):
         drafter = ScriptDrafter("script", script, truth, target.vocab_size)
-        drafter.sight = lambda settings: ("none", -1)
+        drafter.sight, drafter.watches = lambda settings: ("none", -1), lambda settings: False
         *_, finished = checked(decode(target, exact.Told(drafter, truth, 0, share), toy_picture(), question, settings))
         assert finished.ids == truth and finished.accepted == told * finished.drafted
 
 
 def test_too_few_tokens():
-    with pytest.raises(SettingsError, match="tokens 35 is not possible: at least 36"):
-        exact.bench_exact(35)
+    with pytest.raises(SettingsError, match="tokens 47 is not possible: at least 48"):
+        exact.bench_exact(47)
 
 
 def test_command(small, capsys, monkeypatch, tmp_path):
