@@ -29,7 +29,9 @@ DENSE = (len(NOUNS) + 1, len(COLOURS) + 1, len(MARKS) + 1)
 class TargetRecipe:
     """Everything that decides a target training besides the pictures. ``samples`` counts pictures, not questions.
 
-    grown_from: layers of the target that training starts from; the others are new, and only they learn. 0: everything learns.
+    lookup_share: share of the pictures that bring only questions that look something up; lookup_codes: also those that name it
+    by a code, not only by a word; grown_from: layers of the target that training starts from, the others are new and only
+    they learn (0: everything learns); ground_weight: of the loss of train/grounding.py.
     """
 
     width: int = 256
@@ -52,6 +54,7 @@ class TargetRecipe:
     short_questions: int = 6
     short_weight: float = 2.0
     lookup_share: float = 0.0
+    lookup_codes: bool = True
     ground_weight: float = 0.0
     text_tokens: int = 176
     shares: dict = field(default_factory=lambda: {"scene": 0.4, "text": 0.25, "chart": 0.35})
@@ -128,7 +131,7 @@ class Batch:
 def pick_questions(sample: Sample, recipe: TargetRecipe, rng: np.random.Generator) -> list[tuple[str, str]]:
     """A random few of a picture's questions: ``least_long`` to ``long_questions`` long ones, then others; in ``lookup_share``
     of the pictures instead all that look something up (worksite/naming.py), as far as they fit."""
-    lookups = [(q, a) for q, a, t in sample.questions if t == "short" and looks_up(q)]
+    lookups = [(q, a) for q, a, t in sample.questions if t == "short" and looks_up(q, recipe.lookup_codes)]
     if rng.random() < recipe.lookup_share and lookups:
         return [lookups[i] for i in rng.permutation(len(lookups))]
     chosen = []

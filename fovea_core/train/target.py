@@ -88,6 +88,7 @@ class Trainer:
         self.learner = Learner(model).to(self.device)
         if recipe.grown_from:
             learn_only(model, grown_layers(recipe.grown_from, recipe.layers))
+            self.learner.dense.requires_grad_(False)  # the tower that it teaches does not learn
         if compiled:
             model.model.language_model.compile(dynamic=False)
             model.model.vision_tower.compile(dynamic=False)
