@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from fovea_core.train.allocator import keep_freed_memory
-from fovea_core.train.artifacts import ArtifactRequest, make_artifacts
+from fovea_core.train.artifacts import make_artifacts
+from fovea_core.train.asked import ArtifactRequest
 from fovea_core.train.data import Shards, draw_shards
 from fovea_core.train.drafter import TWINS, DrafterRecipe, train_drafter
 from fovea_core.train.learner import TargetRecipe

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from torch import Tensor
 
 from fovea_core.drafter.checkpoint import save_drafter
 from fovea_core.memory.select import make_policy
-from fovea_core.train.loss import Truth
+from fovea_core.train.loss import Parts, Truth
 from fovea_core.train.samples import Batch, Order, Sample, collate, load_samples
+from fovea_core.train.scalars import Scalars
 from fovea_core.train.twin import TWINS, DrafterRecipe, Twin, tap_layers, truth_of
 
 
@@ -56,6 +58,31 @@ def evaluate(twin: Twin, held: list[Sample]) -> dict:
     return {"held_loss": round(loss, 4), "held_accuracy": accuracy, "held_chain": round(length / bases, 4)}
 
 
+class Tally:
+    """What a step of one twin amounts to over its batches."""
+
+    def __init__(self, levels: int) -> None:
+        self.levels, self.parts, self.steps = levels, [], []
+        self.length, self.bases = 0.0, 0
+
+    def add(self, parts: Parts, truth: Truth, batch: Batch) -> None:
+        """Count a batch."""
+        length, bases = chain_length(parts.hits, truth, batch, self.levels)
+        self.parts.append(parts)
+        self.steps.append(truth.step)
+        self.length, self.bases = self.length + length, self.bases + bases
+
+    def line(self) -> dict:
+        """The means of loss and its parts, accuracy by depth, mean chain length."""
+        mean = {name: fmean(getattr(part, name).item() for part in self.parts) for name in ("total", "hidden", "kl", "token")}
+        hits = torch.cat([part.hits for part in self.parts])
+        return {
+            **{name: round(value, 4) for name, value in mean.items()},
+            "accuracy": accuracy_by_depth(hits, torch.cat(self.steps), self.levels),
+            "chain": round(self.length / self.bases, 4),
+        }
+
+
 class DrafterTrainer:
     """Both twins (or one), the data, and where they stand; ``out`` holds checkpoint, log and finished drafters."""
 
@@ -67,11 +94,12 @@ class DrafterTrainer:
         which: str,
         recipe: DrafterRecipe,
         start: Path | None = None,
+        held: Container[int] | None = None,
     ) -> None:
         names = {"both": list(TWINS), **{name: [name] for name in TWINS}}
         if which not in names:
             raise ValueError(f"which is {which!r}: {', '.join(names)} are possible.")
-        self.train, self.held, about = load_samples(artifacts)
+        self.train, self.held, about = load_samples(artifacts, held)
         if about["target_fingerprint"] != target.fingerprint:
             raise ValueError(f"{Path(artifacts).name} holds answers of another target ({about['target_id']}).")
         if tuple(about["taps"]) != tap_layers(target, recipe.taps):
@@ -79,7 +107,7 @@ class DrafterTrainer:
         self.out, self.recipe, self.device = Path(out), recipe, target.device
         self.out.mkdir(parents=True, exist_ok=True)
         self.twins = [Twin(name, target, recipe, start and start / name) for name in names[which]]
-        self.order = Order([s.tokens.shape[0] for s in self.train], recipe.batch, recipe.seed)
+        self.order = Order([s.tokens.shape[0] for s in self.train], recipe.batch * recipe.accumulate, recipe.seed)
         self.step = 0
         self.about = {"which": which, "target_fingerprint": target.fingerprint, "samples": len(self.train), **asdict(recipe)}
         self.about["went_on"] = start is not None
@@ -108,21 +136,21 @@ class DrafterTrainer:
         os.replace(unfinished, self.checkpoint)
 
     def advance(self) -> dict[str, dict]:
-        """One step of every twin on the same batch. Returns what to log, by twin."""
-        batch = collate([self.train[i] for i in self.order.batch(self.step)], self.device)
-        levels = self.recipe.levels(self.step)
-        truth = truth_of(batch, self.twins[0].drafter.head, levels)
-        lines = {}
+        """One step of every twin on the same batches. Returns what to log, by twin."""
+        numbers, size = self.order.batch(self.step), self.recipe.batch
+        parts = [numbers[i : i + size] for i in range(0, len(numbers), size)]
+        tallies = {twin.name: Tally(self.recipe.levels(self.step)) for twin in self.twins}
         for twin in self.twins:
-            parts = twin.learn(batch, truth, self.step)
-            length, bases = chain_length(parts.hits, truth, batch, levels)
-            lines[twin.name] = {
-                **{name: round(getattr(parts, name).item(), 4) for name in ("total", "hidden", "kl", "token")},
-                "accuracy": accuracy_by_depth(parts.hits, truth.step, levels),
-                "chain": round(length / bases, 4),
-            }
+            twin.begin(self.step)
+        for part in parts:
+            batch = collate([self.train[i] for i in part], self.device)
+            truth = truth_of(batch, self.twins[0].drafter.head, self.recipe.levels(self.step))
+            for twin in self.twins:
+                tallies[twin.name].add(twin.learn(batch, truth, self.step, 1 / len(parts)), truth, batch)
+        for twin in self.twins:
+            twin.finish()
         self.step += 1
-        return lines
+        return {name: tally.line() for name, tally in tallies.items()}
 
     def export(self) -> list[Path]:
         """Write every twin as a drafter folder with its provenance."""
@@ -150,16 +178,20 @@ def train_drafter(
     log_every: int = 25,
     eval_every: int = 250,
     checkpoint_s: float = 180.0,
+    held: Container[int] | None = None,
     log: Callable[[str], None] = print,
+    done: Callable[[int], None] = lambda step: None,
 ) -> list[Path]:
     """Train the drafter and its blind twin on the artifacts of a loaded target; resumes from ``out`` where it holds a run.
 
     ``start``: a folder with finished ``drafter`` and ``blind``, whose weights the twins begin with (their target may be another
     of the same shapes, one trained further for example).
-    Writes ``out/log.jsonl`` (one object a line), ``out/last.pt`` and at the end the folders ``out/drafter`` and ``out/blind``,
+    held: see load_samples; ``done`` hears how many steps are behind us.
+    Writes ``out/log.jsonl`` (one object a line; scalars for TensorBoard too, where it is installed), ``out/last.pt`` and at the end the folders ``out/drafter`` and ``out/blind``,
     which it returns. Raises ValueError where artifacts or checkpoint belong to another target or recipe.
     """
-    trainer = DrafterTrainer(target, artifacts, out, which, recipe or DrafterRecipe(), start)
+    trainer = DrafterTrainer(target, artifacts, out, which, recipe or DrafterRecipe(), start, held)
+    scalars = Scalars(trainer.out)
     saved = began = time.monotonic()
     first = trainer.step
     with (trainer.out / "log.jsonl").open("a") as file:
@@ -167,11 +199,13 @@ def train_drafter(
         def note(line: dict) -> None:
             file.write(json.dumps(line) + "\n")
             file.flush()
+            scalars.add(line)
             log(json.dumps(line))
 
         while trainer.step < trainer.recipe.steps:
             lines = trainer.advance()
             step = trainer.step
+            done(step)
             if step % log_every == 0 or step == trainer.recipe.steps:
                 speed = (time.monotonic() - began) / (step - first)
                 for name, line in lines.items():
@@ -183,4 +217,5 @@ def train_drafter(
                 trainer.save()
                 saved = time.monotonic()
     trainer.save()
+    scalars.close()
     return trainer.export()

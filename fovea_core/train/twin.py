@@ -26,7 +26,7 @@ TWINS = {"drafter": True, "blind": False}
 class DrafterRecipe:
     """Everything that decides a training run besides target and artifacts.
 
-    steps: optimizer steps; unroll: drafted levels D (rows of E_dep: D + 1); lr after ``warmup`` (share of the steps), then
+    steps: optimizer steps; batch: samples that pass at once; accumulate: such batches a step; unroll: drafted levels D (rows of E_dep: D + 1); lr after ``warmup`` (share of the steps), then
     'cosine' to a tenth or 'constant'; dense_share: share of the steps, from the first, whose reads keep all entries before eq 6
     chooses (an entry outside the chosen set gets no gradient, so a read is learnt faster this way); autocast: products in
     bfloat16, for machines that have them in hardware; single_share: share of the steps, from the first, that unroll one level
@@ -37,6 +37,7 @@ class DrafterRecipe:
 
     steps: int = 1800
     batch: int = 24
+    accumulate: int = 1
     lr: float = 1.5e-3
     warmup: float = 0.1
     schedule: str = "cosine"
@@ -87,7 +88,7 @@ def tap_layers(target, count: int) -> tuple[int, ...]:
 
 
 def config_for(target, recipe: DrafterRecipe, sighted: bool) -> DrafterConfig:
-    """A drafter config whose blocks are of the kind of a LlavaTarget's language model."""
+    """A drafter config whose blocks are of the kind of a target's language model."""
     text = target.model.config.text_config
     return DrafterConfig(
         hidden_size=text.hidden_size,
@@ -173,9 +174,8 @@ class Twin:
         early = step < self.recipe.dense_share * self.recipe.steps
         return make_policy("dense" if early else "fovea", self.drafter.config.bounds)
 
-    def learn(self, batch: Batch, truth: Truth, step: int) -> Parts:
-        """One optimizer step on as many levels as ``truth`` holds."""
-        began = time.perf_counter()
+    def begin(self, step: int) -> None:
+        """Before the batches of a step: its rates, no gradients."""
         recipe, memory = self.recipe, self.drafter.memory
         if step == recipe.switch and step > 0 and memory is not None and self.before is None:
             with torch.no_grad():
@@ -183,13 +183,22 @@ class Twin:
         for optimizer, rate in zip(self.optimizers, (recipe.lr, recipe.muon_lr)):
             optimizer.param_groups[0]["lr"] = rate * recipe.factor(step)
             optimizer.zero_grad(set_to_none=True)
-        parts = self.loss(batch, truth, self.policy(step), recipe.levels(step))
-        parts.total.backward()
-        torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), recipe.clip)
+
+    def learn(self, batch: Batch, truth: Truth, step: int, share: float = 1.0) -> Parts:
+        """Add the gradient of a batch, weighed ``share``, on as many levels as ``truth`` holds."""
+        began = time.perf_counter()
+        parts = self.loss(batch, truth, self.policy(step), self.recipe.levels(step))
+        (parts.total * share).backward()
+        self.seconds += time.perf_counter() - began
+        return replace(parts, total=parts.total.detach())
+
+    def finish(self) -> None:
+        """Behind the batches of a step: one step of the optimizers."""
+        began = time.perf_counter()
+        torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), self.recipe.clip)
         for optimizer in self.optimizers:
             optimizer.step()
         self.seconds += time.perf_counter() - began
-        return parts
 
     def loss(self, batch: Batch, truth: Truth, policy: Policy, levels: int) -> Parts:
         """The objective, products in bfloat16 where the recipe says so."""
