@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -106,13 +107,17 @@ class DrafterTrainer:
             raise ValueError(f"{Path(artifacts).name} holds states of other layers than this recipe fuses.")
         self.out, self.recipe, self.device = Path(out), recipe, target.device
         self.out.mkdir(parents=True, exist_ok=True)
-        self.twins = [Twin(name, target, recipe, start and start / name) for name in names[which]]
+        self.twins = [Twin(name, target, recipe, self._begins(start, name)) for name in names[which]]
         self.order = Order([s.tokens.shape[0] for s in self.train], recipe.batch * recipe.accumulate, recipe.seed)
         self.step = 0
         self.about = {"which": which, "target_fingerprint": target.fingerprint, "samples": len(self.train), **asdict(recipe)}
         self.about["went_on"] = start is not None
         if self.checkpoint.exists():
             self._restore()
+
+    def _begins(self, start: Path | None, name: str) -> Path | None:
+        """The folder whose weights a twin begins with: that very drafter for its memory, else a twin in it."""
+        return start if start is None or self.recipe.only == "memory" else start / name
 
     @property
     def checkpoint(self) -> Path:
@@ -162,6 +167,7 @@ class DrafterTrainer:
             facts |= {key: str(value) for key, value in evaluate(twin, self.held).items()}
             if twin.before is not None:
                 facts["before"] = json.dumps(twin.before)
+                facts |= {key: twin.before[key] for key in ("imported_format", "source", "licence") if key in twin.before}
             twin.drafter.config = twin.drafter.config.model_copy(update={"provenance": facts})
             folders.append(save_drafter(self.out / twin.name, twin.drafter))
         return folders
@@ -185,10 +191,10 @@ def train_drafter(
     """Train the drafter and its blind twin on the artifacts of a loaded target; resumes from ``out`` where it holds a run.
 
     ``start``: a folder with finished ``drafter`` and ``blind``, whose weights the twins begin with (their target may be another
-    of the same shapes, one trained further for example).
-    held: see load_samples; ``done`` hears how many steps are behind us.
-    Writes ``out/log.jsonl`` (one object a line; scalars for TensorBoard too, where it is installed), ``out/last.pt`` and at the end the folders ``out/drafter`` and ``out/blind``,
-    which it returns. Raises ValueError where artifacts or checkpoint belong to another target or recipe.
+    of the same shapes, one trained further for example); or where the memory only is trained, the drafter that gets it.
+    held: see load_samples; ``done`` hears how many steps are behind us. Writes ``out/log.jsonl`` (one object a line; scalars to
+    TensorBoard where it is installed), ``out/last.pt`` and at the end the folders ``out/drafter`` and ``out/blind``, which
+    it returns. Raises ValueError where artifacts or checkpoint belong to another target or recipe.
     """
     trainer = DrafterTrainer(target, artifacts, out, which, recipe or DrafterRecipe(), start, held)
     scalars = Scalars(trainer.out)
@@ -219,3 +225,14 @@ def train_drafter(
     trainer.save()
     scalars.close()
     return trainer.export()
+
+
+def copy_twins(folders: Sequence[Path], export: Path) -> list[Path]:
+    """Put finished drafters into ``export``, each in the place of one of its name. Returns where they are."""
+    copied = []
+    for folder in folders:
+        if folder.name not in TWINS:
+            raise ValueError(f"{folder.name} is no twin")
+        shutil.rmtree(export / folder.name, ignore_errors=True)
+        copied.append(Path(shutil.copytree(folder, export / folder.name)))
+    return copied

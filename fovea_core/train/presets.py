@@ -26,8 +26,8 @@ class Preset:
         return replace(self.recipe, steps=max(1, steps))
 
 
-#: paper: what the FOVEA paper says of its training (Table 5, section 4: 57,671 samples, 12 epochs, AdamW, rate 5e-5 with warm-up
-#: over a tenth, clip 0.5, bf16, gamma 1); silent there: batch, the decay behind the warm-up, dense reads in the first tenth.
+#: paper: what the FOVEA paper says of its training (57,671 samples, 12 epochs, AdamW, rate 5e-5 with warm-up over a tenth, clip
+#: 0.5, bf16, gamma 1, the weights of its Table 5); our own are batch, decay, dense reads in the first tenth.
 #: quick: SmolVLM-256M in an hour on one GPU of 24 GB; the recipe of the embedded model's drafter, which learns from fewer
 #: samples. What either takes on a machine is measured before it starts.
 PRESETS = {

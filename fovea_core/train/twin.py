@@ -11,8 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fovea_core.drafter.checkpoint import read_drafter
+from fovea_core.drafter.checkpoint import read_config, read_drafter
 from fovea_core.drafter.model import Drafter, DrafterConfig
+from fovea_core.drafter.published import UNTRAINED
 from fovea_core.memory.select import Policy, make_policy
 from fovea_core.train.loss import LossWeights, Parts, Truth, fovea_loss
 from fovea_core.train.samples import Batch
@@ -26,13 +27,15 @@ TWINS = {"drafter": True, "blind": False}
 class DrafterRecipe:
     """Everything that decides a training run besides target and artifacts.
 
-    steps: optimizer steps; batch: samples that pass at once; accumulate: such batches a step; unroll: drafted levels D (rows of E_dep: D + 1); lr after ``warmup`` (share of the steps), then
-    'cosine' to a tenth or 'constant'; dense_share: share of the steps, from the first, whose reads keep all entries before eq 6
-    chooses (an entry outside the chosen set gets no gradient, so a read is learnt faster this way); autocast: products in
-    bfloat16, for machines that have them in hardware; single_share: share of the steps, from the first, that unroll one level
-    only, several times cheaper, so that reading is learnt before drafting on one's own states (the other depth rows then start
-    from row 0); taps: layers of the target fused beside its last state (EAGLE-3's way; 0 is FOVEA's own input); optimizer:
-    'muon' for the matrices at ``muon_lr`` and AdamW for the rest, or 'adamw' for all (the paper's).
+    steps: optimizer steps; batch: samples that pass at once; accumulate: such batches a step; unroll: drafted levels D (rows of
+    E_dep: D + 1); lr after ``warmup`` (share of the steps), then 'cosine' to a tenth or 'constant'; dense_share: share of the
+    steps, from the first, whose reads keep all entries before eq 6 chooses (an entry outside the chosen set gets no gradient,
+    so a read is learnt faster this way); autocast: products in bfloat16, for machines that have them in hardware; single_share:
+    share of the steps, from the first, that unroll one level only, several times cheaper, so that reading is learnt before
+    drafting on one's own states (the other depth rows then start from row 0); taps: layers of the target fused beside its last
+    state (EAGLE-3's way; 0 is FOVEA's own input); optimizer: 'muon' for the matrices at ``muon_lr`` and AdamW for the rest, or
+    'adamw' for all (the paper's); only: 'all' is learnt, or 'memory': W_K, W_U, W_Q, their norms, E_dep, f and g on the frozen
+    body of the drafter that is gone on from.
     """
 
     steps: int = 1800
@@ -47,6 +50,7 @@ class DrafterRecipe:
     dense_share: float = 0.6
     single_share: float = 0.75
     optimizer: str = "muon"
+    only: str = "all"
     muon_lr: float = 4e-3
     autocast: bool = False
     blocks: int = 2
@@ -154,9 +158,19 @@ class Twin:
     def __init__(self, name: str, target, recipe: DrafterRecipe, start: Path | None = None) -> None:
         self.name, self.recipe = name, recipe
         torch.manual_seed(recipe.seed)  # both twins start from the same body
-        drafter = Drafter(config_for(target, recipe, TWINS[name])).to(target.device)
-        self.drafter = drafter.attach(target.embedding, target.head).balance()
+        memory_only = recipe.only == "memory"
+        if memory_only and (start is None or not TWINS[name]):
+            raise ValueError("to train the memory only, name a drafter with --start, and no blind twin.")
+        config = read_config(start) if memory_only else config_for(target, recipe, TWINS[name])
+        if memory_only and (config.target_fingerprint != target.fingerprint or config.taps or not config.sighted):
+            raise ValueError(f"The drafter in {start.name} has no memory, or belongs to another target ({config.target_id}).")
+        drafter = Drafter(config).to(target.device)
+        self.drafter = drafter.attach(target.embedding, target.head)
+        if not memory_only:
+            drafter.balance()
         self.before = None if start is None else self._begin(start)
+        for part, parameter in drafter.named_parameters():
+            parameter.requires_grad_(not memory_only or part.startswith(("memory.", "correction.")))
         self.optimizers = make_optimizers(drafter, recipe)
         self.seconds = 0.0
 
@@ -177,7 +191,8 @@ class Twin:
     def begin(self, step: int) -> None:
         """Before the batches of a step: its rates, no gradients."""
         recipe, memory = self.recipe, self.drafter.memory
-        if step == recipe.switch and step > 0 and memory is not None and self.before is None:
+        fresh = self.before is None or self.before.get("memory") == UNTRAINED
+        if step == recipe.switch and step > 0 and memory is not None and fresh:
             with torch.no_grad():
                 memory.depth[1:] = memory.depth[0]
         for optimizer, rate in zip(self.optimizers, (recipe.lr, recipe.muon_lr)):
@@ -226,7 +241,7 @@ def make_optimizers(drafter: Drafter, recipe: DrafterRecipe) -> list[torch.optim
     """
     if recipe.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
         raise ValueError("training needs torch 2.9 or newer.")
-    named = list(drafter.named_parameters())
+    named = [(name, parameter) for name, parameter in drafter.named_parameters() if parameter.requires_grad]
     apart = [p for name, p in named if recipe.optimizer == "muon" and p.ndim == 2 and min(p.shape) > 1 and "depth" not in name]
     rest = [p for _, p in named if all(p is not other for other in apart)]
     optimizers = [torch.optim.AdamW(rest, lr=recipe.lr, betas=(0.9, 0.95), weight_decay=0, fused=True)]
