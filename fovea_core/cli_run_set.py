@@ -36,8 +36,9 @@ def run_set(
     if not 1 <= repeats <= 9:
         raise SettingsError(f"repeats {repeats} is not possible: 1 to 9.")
     from fovea_core import run_set as sets
+    from fovea_core.rows import read_rows
 
-    rows, done, console = sets.read_rows(file), sets.read_table(out) if out else [], context.obj["console"]
+    rows, done, console = read_rows(file), sets.read_table(out) if out else [], context.obj["console"]
     check_place(str(out) if out else None)
     from fovea_core.bench.report import progress_bar
     from fovea_core.engine import load_engine

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from torch import Tensor
 
 from fovea_core.drafter.checkpoint import save_drafter
 from fovea_core.memory.select import make_policy
-from fovea_core.train.loss import Truth
+from fovea_core.train.loss import Parts, Truth
 from fovea_core.train.samples import Batch, Order, Sample, collate, load_samples
+from fovea_core.train.scalars import Scalars
 from fovea_core.train.twin import TWINS, DrafterRecipe, Twin, tap_layers, truth_of
 
 
@@ -56,6 +59,31 @@ def evaluate(twin: Twin, held: list[Sample]) -> dict:
     return {"held_loss": round(loss, 4), "held_accuracy": accuracy, "held_chain": round(length / bases, 4)}
 
 
+class Tally:
+    """What a step of one twin amounts to over its batches."""
+
+    def __init__(self, levels: int) -> None:
+        self.levels, self.parts, self.steps = levels, [], []
+        self.length, self.bases = 0.0, 0
+
+    def add(self, parts: Parts, truth: Truth, batch: Batch) -> None:
+        """Count a batch."""
+        length, bases = chain_length(parts.hits, truth, batch, self.levels)
+        self.parts.append(parts)
+        self.steps.append(truth.step)
+        self.length, self.bases = self.length + length, self.bases + bases
+
+    def line(self) -> dict:
+        """The means of loss and its parts, accuracy by depth, mean chain length."""
+        mean = {name: fmean(getattr(part, name).item() for part in self.parts) for name in ("total", "hidden", "kl", "token")}
+        hits = torch.cat([part.hits for part in self.parts])
+        return {
+            **{name: round(value, 4) for name, value in mean.items()},
+            "accuracy": accuracy_by_depth(hits, torch.cat(self.steps), self.levels),
+            "chain": round(self.length / self.bases, 4),
+        }
+
+
 class DrafterTrainer:
     """Both twins (or one), the data, and where they stand; ``out`` holds checkpoint, log and finished drafters."""
 
@@ -67,24 +95,29 @@ class DrafterTrainer:
         which: str,
         recipe: DrafterRecipe,
         start: Path | None = None,
+        held: Container[int] | None = None,
     ) -> None:
         names = {"both": list(TWINS), **{name: [name] for name in TWINS}}
         if which not in names:
             raise ValueError(f"which is {which!r}: {', '.join(names)} are possible.")
-        self.train, self.held, about = load_samples(artifacts)
+        self.train, self.held, about = load_samples(artifacts, held)
         if about["target_fingerprint"] != target.fingerprint:
             raise ValueError(f"{Path(artifacts).name} holds answers of another target ({about['target_id']}).")
         if tuple(about["taps"]) != tap_layers(target, recipe.taps):
             raise ValueError(f"{Path(artifacts).name} holds states of other layers than this recipe fuses.")
         self.out, self.recipe, self.device = Path(out), recipe, target.device
         self.out.mkdir(parents=True, exist_ok=True)
-        self.twins = [Twin(name, target, recipe, start and start / name) for name in names[which]]
-        self.order = Order([s.tokens.shape[0] for s in self.train], recipe.batch, recipe.seed)
+        self.twins = [Twin(name, target, recipe, self._begins(start, name)) for name in names[which]]
+        self.order = Order([s.tokens.shape[0] for s in self.train], recipe.batch * recipe.accumulate, recipe.seed)
         self.step = 0
         self.about = {"which": which, "target_fingerprint": target.fingerprint, "samples": len(self.train), **asdict(recipe)}
         self.about["went_on"] = start is not None
         if self.checkpoint.exists():
             self._restore()
+
+    def _begins(self, start: Path | None, name: str) -> Path | None:
+        """The folder whose weights a twin begins with: that very drafter for its memory, else a twin in it."""
+        return start if start is None or self.recipe.only == "memory" else start / name
 
     @property
     def checkpoint(self) -> Path:
@@ -108,21 +141,21 @@ class DrafterTrainer:
         os.replace(unfinished, self.checkpoint)
 
     def advance(self) -> dict[str, dict]:
-        """One step of every twin on the same batch. Returns what to log, by twin."""
-        batch = collate([self.train[i] for i in self.order.batch(self.step)], self.device)
-        levels = self.recipe.levels(self.step)
-        truth = truth_of(batch, self.twins[0].drafter.head, levels)
-        lines = {}
+        """One step of every twin on the same batches. Returns what to log, by twin."""
+        numbers, size = self.order.batch(self.step), self.recipe.batch
+        parts = [numbers[i : i + size] for i in range(0, len(numbers), size)]
+        tallies = {twin.name: Tally(self.recipe.levels(self.step)) for twin in self.twins}
         for twin in self.twins:
-            parts = twin.learn(batch, truth, self.step)
-            length, bases = chain_length(parts.hits, truth, batch, levels)
-            lines[twin.name] = {
-                **{name: round(getattr(parts, name).item(), 4) for name in ("total", "hidden", "kl", "token")},
-                "accuracy": accuracy_by_depth(parts.hits, truth.step, levels),
-                "chain": round(length / bases, 4),
-            }
+            twin.begin(self.step)
+        for part in parts:
+            batch = collate([self.train[i] for i in part], self.device)
+            truth = truth_of(batch, self.twins[0].drafter.head, self.recipe.levels(self.step))
+            for twin in self.twins:
+                tallies[twin.name].add(twin.learn(batch, truth, self.step, 1 / len(parts)), truth, batch)
+        for twin in self.twins:
+            twin.finish()
         self.step += 1
-        return lines
+        return {name: tally.line() for name, tally in tallies.items()}
 
     def export(self) -> list[Path]:
         """Write every twin as a drafter folder with its provenance."""
@@ -134,6 +167,7 @@ class DrafterTrainer:
             facts |= {key: str(value) for key, value in evaluate(twin, self.held).items()}
             if twin.before is not None:
                 facts["before"] = json.dumps(twin.before)
+                facts |= {key: twin.before[key] for key in ("imported_format", "source", "licence") if key in twin.before}
             twin.drafter.config = twin.drafter.config.model_copy(update={"provenance": facts})
             folders.append(save_drafter(self.out / twin.name, twin.drafter))
         return folders
@@ -150,16 +184,20 @@ def train_drafter(
     log_every: int = 25,
     eval_every: int = 250,
     checkpoint_s: float = 180.0,
+    held: Container[int] | None = None,
     log: Callable[[str], None] = print,
+    done: Callable[[int], None] = lambda step: None,
 ) -> list[Path]:
     """Train the drafter and its blind twin on the artifacts of a loaded target; resumes from ``out`` where it holds a run.
 
     ``start``: a folder with finished ``drafter`` and ``blind``, whose weights the twins begin with (their target may be another
-    of the same shapes, one trained further for example).
-    Writes ``out/log.jsonl`` (one object a line), ``out/last.pt`` and at the end the folders ``out/drafter`` and ``out/blind``,
-    which it returns. Raises ValueError where artifacts or checkpoint belong to another target or recipe.
+    of the same shapes, one trained further for example); or where the memory only is trained, the drafter that gets it.
+    held: see load_samples; ``done`` hears how many steps are behind us. Writes ``out/log.jsonl`` (one object a line; scalars to
+    TensorBoard where it is installed), ``out/last.pt`` and at the end the folders ``out/drafter`` and ``out/blind``, which
+    it returns. Raises ValueError where artifacts or checkpoint belong to another target or recipe.
     """
-    trainer = DrafterTrainer(target, artifacts, out, which, recipe or DrafterRecipe(), start)
+    trainer = DrafterTrainer(target, artifacts, out, which, recipe or DrafterRecipe(), start, held)
+    scalars = Scalars(trainer.out)
     saved = began = time.monotonic()
     first = trainer.step
     with (trainer.out / "log.jsonl").open("a") as file:
@@ -167,11 +205,13 @@ def train_drafter(
         def note(line: dict) -> None:
             file.write(json.dumps(line) + "\n")
             file.flush()
+            scalars.add(line)
             log(json.dumps(line))
 
         while trainer.step < trainer.recipe.steps:
             lines = trainer.advance()
             step = trainer.step
+            done(step)
             if step % log_every == 0 or step == trainer.recipe.steps:
                 speed = (time.monotonic() - began) / (step - first)
                 for name, line in lines.items():
@@ -183,4 +223,16 @@ def train_drafter(
                 trainer.save()
                 saved = time.monotonic()
     trainer.save()
+    scalars.close()
     return trainer.export()
+
+
+def copy_twins(folders: Sequence[Path], export: Path) -> list[Path]:
+    """Put finished drafters into ``export``, each in the place of one of its name. Returns where they are."""
+    copied = []
+    for folder in folders:
+        if folder.name not in TWINS:
+            raise ValueError(f"{folder.name} is no twin")
+        shutil.rmtree(export / folder.name, ignore_errors=True)
+        copied.append(Path(shutil.copytree(folder, export / folder.name)))
+    return copied

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fovea_core.train.artifacts import INDEX_NAME
 
@@ -21,7 +23,8 @@ BUCKET = 16
 
 @dataclass(frozen=True)
 class Sample:
-    """One question's tensors, views into its shard: see artifacts.py for shapes; ``prompt`` text items before the answer."""
+    """One question's tensors, views into its shard: see artifacts.py for shapes; ``prompt`` text items before the answer;
+    ``number`` of its request."""
 
     tokens: Tensor
     states: Tensor
@@ -30,6 +33,7 @@ class Sample:
     features: Tensor
     valid: Tensor
     prompt: int
+    number: int = 0
 
     @property
     def bases(self) -> int:
@@ -42,7 +46,8 @@ class Batch:
     """B samples padded on the right.
 
     tokens, positions (B, T) int64; states (B, T, d or more); base (B, A) int64, item number of each answer item, the last one
-    repeated as padding; real (B, A) bool; ends (B,) int64, number of items; mid (B, A, d); features (B, N, d); valid (B, N).
+    repeated as padding; real (B, A) bool; ends (B,) int64, number of items; mid (B, A, d); features (B, N, d), valid (B, N), N
+    entries of the picture that has most.
     Item j's own target state is ``states[:, j + 1]``.
     """
 
@@ -57,32 +62,46 @@ class Batch:
     valid: Tensor
 
 
-def load_samples(folder: str | Path) -> tuple[list[Sample], list[Sample], dict]:
-    """All samples of an artifact folder: (for training, held out, index). Raises ValueError where there are none."""
+def load_samples(folder: str | Path, held: Container[int] | None = None) -> tuple[list[Sample], list[Sample], dict]:
+    """All samples of an artifact folder: (for training, held out, index). The tensors stay on disk until they are used.
+
+    held: numbers of the requests that are kept from training; None = those of every HOLDOUTth picture. Raises ValueError where
+    there is nothing to learn from.
+    """
     folder = Path(folder)
-    train, held, picture_count = [], [], 0
+    train, kept, picture_count = [], [], 0
     for path in sorted(folder.glob("part-*.safetensors")):
         shard = load_file(path)
-        item, fed = 0, 0
-        for length, prompt, picture in zip(*(shard[name].tolist() for name in ("lengths", "prompts", "pictures"))):
-            rows, answers = slice(item, item + length), slice(fed, fed + length - prompt - 1)
-            item, fed = rows.stop, answers.stop
-            if length - prompt < 2:
-                continue  # an answer of one token leaves nothing to draft
-            sample = Sample(
-                tokens=shard["tokens"][rows],
-                states=shard["states"][rows],
-                positions=shard["positions"][rows],
-                mid=shard["mid"][answers],
-                features=shard["features"][picture],
-                valid=shard["valid"][picture],
-                prompt=prompt,
-            )
-            (held if (picture_count + picture) % HOLDOUT == HOLDOUT - 1 else train).append(sample)
-        picture_count += shard["features"].shape[0]
+        for sample, picture in samples_of(shard):
+            last = (picture_count + picture) % HOLDOUT == HOLDOUT - 1 if held is None else sample.number in held
+            (kept if last else train).append(sample)
+        picture_count += shard["entries"].numel()
     if not train:
         raise ValueError(f"{folder.name} holds no artifacts to learn from.")
-    return train, held, json.loads((folder / INDEX_NAME).read_text())
+    return train, kept, json.loads((folder / INDEX_NAME).read_text())
+
+
+def samples_of(shard: dict[str, Tensor]) -> Iterator[tuple[Sample, int]]:
+    """The samples of a shard and the number of each one's picture in it."""
+    features, valid = (shard[name].split(shard["entries"].tolist()) for name in ("features", "valid"))
+    item, fed = 0, 0
+    counts = (shard[name].tolist() for name in ("lengths", "prompts", "pictures", "numbers"))
+    for length, prompt, picture, number in zip(*counts):
+        rows, answers = slice(item, item + length), slice(fed, fed + length - prompt - 1)
+        item, fed = rows.stop, answers.stop
+        if length - prompt < 2:
+            continue  # an answer of one token leaves nothing to draft
+        sample = Sample(
+            tokens=shard["tokens"][rows],
+            states=shard["states"][rows],
+            positions=shard["positions"][rows],
+            mid=shard["mid"][answers],
+            features=features[picture],
+            valid=valid[picture],
+            prompt=prompt,
+            number=number,
+        )
+        yield sample, picture
 
 
 def collate(samples: list[Sample], device: torch.device | str = "cpu") -> Batch:
@@ -106,8 +125,8 @@ def collate(samples: list[Sample], device: torch.device | str = "cpu") -> Batch:
         real=real,
         ends=torch.tensor([s.tokens.shape[0] for s in samples]),
         mid=mid,
-        features=torch.stack([s.features for s in samples]).float(),
-        valid=torch.stack([s.valid for s in samples]),
+        features=pad_sequence([s.features for s in samples], batch_first=True).float(),
+        valid=pad_sequence([s.valid for s in samples], batch_first=True),
     )
     return batch if str(device) == "cpu" else Batch(**{name: part.to(device) for name, part in vars(batch).items()})
 

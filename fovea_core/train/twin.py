@@ -11,8 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fovea_core.drafter.checkpoint import read_drafter
+from fovea_core.drafter.checkpoint import read_config, read_drafter
 from fovea_core.drafter.model import Drafter, DrafterConfig
+from fovea_core.drafter.published import UNTRAINED
 from fovea_core.memory.select import Policy, make_policy
 from fovea_core.train.loss import LossWeights, Parts, Truth, fovea_loss
 from fovea_core.train.samples import Batch
@@ -26,17 +27,20 @@ TWINS = {"drafter": True, "blind": False}
 class DrafterRecipe:
     """Everything that decides a training run besides target and artifacts.
 
-    steps: optimizer steps; unroll: drafted levels D (rows of E_dep: D + 1); lr after ``warmup`` (share of the steps), then
-    'cosine' to a tenth or 'constant'; dense_share: share of the steps, from the first, whose reads keep all entries before eq 6
-    chooses (an entry outside the chosen set gets no gradient, so a read is learnt faster this way); autocast: products in
-    bfloat16, for machines that have them in hardware; single_share: share of the steps, from the first, that unroll one level
-    only, several times cheaper, so that reading is learnt before drafting on one's own states (the other depth rows then start
-    from row 0); taps: layers of the target fused beside its last state (EAGLE-3's way; 0 is FOVEA's own input); optimizer:
-    'muon' for the matrices at ``muon_lr`` and AdamW for the rest, or 'adamw' for all (the paper's).
+    steps: optimizer steps; batch: samples that pass at once; accumulate: such batches a step; unroll: drafted levels D (rows of
+    E_dep: D + 1); lr after ``warmup`` (share of the steps), then 'cosine' to a tenth or 'constant'; dense_share: share of the
+    steps, from the first, whose reads keep all entries before eq 6 chooses (an entry outside the chosen set gets no gradient,
+    so a read is learnt faster this way); autocast: products in bfloat16, for machines that have them in hardware; single_share:
+    share of the steps, from the first, that unroll one level only, several times cheaper, so that reading is learnt before
+    drafting on one's own states (the other depth rows then start from row 0); taps: layers of the target fused beside its last
+    state (EAGLE-3's way; 0 is FOVEA's own input); optimizer: 'muon' for the matrices at ``muon_lr`` and AdamW for the rest, or
+    'adamw' for all (the paper's); only: 'all' is learnt, or 'memory': W_K, W_U, W_Q, their norms, E_dep, f and g on the frozen
+    body of the drafter that is gone on from.
     """
 
     steps: int = 1800
     batch: int = 24
+    accumulate: int = 1
     lr: float = 1.5e-3
     warmup: float = 0.1
     schedule: str = "cosine"
@@ -46,6 +50,7 @@ class DrafterRecipe:
     dense_share: float = 0.6
     single_share: float = 0.75
     optimizer: str = "muon"
+    only: str = "all"
     muon_lr: float = 4e-3
     autocast: bool = False
     blocks: int = 2
@@ -87,7 +92,7 @@ def tap_layers(target, count: int) -> tuple[int, ...]:
 
 
 def config_for(target, recipe: DrafterRecipe, sighted: bool) -> DrafterConfig:
-    """A drafter config whose blocks are of the kind of a LlavaTarget's language model."""
+    """A drafter config whose blocks are of the kind of a target's language model."""
     text = target.model.config.text_config
     return DrafterConfig(
         hidden_size=text.hidden_size,
@@ -153,9 +158,19 @@ class Twin:
     def __init__(self, name: str, target, recipe: DrafterRecipe, start: Path | None = None) -> None:
         self.name, self.recipe = name, recipe
         torch.manual_seed(recipe.seed)  # both twins start from the same body
-        drafter = Drafter(config_for(target, recipe, TWINS[name])).to(target.device)
-        self.drafter = drafter.attach(target.embedding, target.head).balance()
+        memory_only = recipe.only == "memory"
+        if memory_only and (start is None or not TWINS[name]):
+            raise ValueError("to train the memory only, name a drafter with --start, and no blind twin.")
+        config = read_config(start) if memory_only else config_for(target, recipe, TWINS[name])
+        if memory_only and (config.target_fingerprint != target.fingerprint or config.taps or not config.sighted):
+            raise ValueError(f"The drafter in {start.name} has no memory, or belongs to another target ({config.target_id}).")
+        drafter = Drafter(config).to(target.device)
+        self.drafter = drafter.attach(target.embedding, target.head)
+        if not memory_only:
+            drafter.balance()
         self.before = None if start is None else self._begin(start)
+        for part, parameter in drafter.named_parameters():
+            parameter.requires_grad_(not memory_only or part.startswith(("memory.", "correction.")))
         self.optimizers = make_optimizers(drafter, recipe)
         self.seconds = 0.0
 
@@ -173,23 +188,32 @@ class Twin:
         early = step < self.recipe.dense_share * self.recipe.steps
         return make_policy("dense" if early else "fovea", self.drafter.config.bounds)
 
-    def learn(self, batch: Batch, truth: Truth, step: int) -> Parts:
-        """One optimizer step on as many levels as ``truth`` holds."""
-        began = time.perf_counter()
+    def begin(self, step: int) -> None:
+        """Before the batches of a step: its rates, no gradients."""
         recipe, memory = self.recipe, self.drafter.memory
-        if step == recipe.switch and step > 0 and memory is not None and self.before is None:
+        fresh = self.before is None or self.before.get("memory") == UNTRAINED
+        if step == recipe.switch and step > 0 and memory is not None and fresh:
             with torch.no_grad():
                 memory.depth[1:] = memory.depth[0]
         for optimizer, rate in zip(self.optimizers, (recipe.lr, recipe.muon_lr)):
             optimizer.param_groups[0]["lr"] = rate * recipe.factor(step)
             optimizer.zero_grad(set_to_none=True)
-        parts = self.loss(batch, truth, self.policy(step), recipe.levels(step))
-        parts.total.backward()
-        torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), recipe.clip)
+
+    def learn(self, batch: Batch, truth: Truth, step: int, share: float = 1.0) -> Parts:
+        """Add the gradient of a batch, weighed ``share``, on as many levels as ``truth`` holds."""
+        began = time.perf_counter()
+        parts = self.loss(batch, truth, self.policy(step), self.recipe.levels(step))
+        (parts.total * share).backward()
+        self.seconds += time.perf_counter() - began
+        return replace(parts, total=parts.total.detach())
+
+    def finish(self) -> None:
+        """Behind the batches of a step: one step of the optimizers."""
+        began = time.perf_counter()
+        torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), self.recipe.clip)
         for optimizer in self.optimizers:
             optimizer.step()
         self.seconds += time.perf_counter() - began
-        return parts
 
     def loss(self, batch: Batch, truth: Truth, policy: Policy, levels: int) -> Parts:
         """The objective, products in bfloat16 where the recipe says so."""
@@ -217,7 +241,7 @@ def make_optimizers(drafter: Drafter, recipe: DrafterRecipe) -> list[torch.optim
     """
     if recipe.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
         raise ValueError("training needs torch 2.9 or newer.")
-    named = list(drafter.named_parameters())
+    named = [(name, parameter) for name, parameter in drafter.named_parameters() if parameter.requires_grad]
     apart = [p for name, p in named if recipe.optimizer == "muon" and p.ndim == 2 and min(p.shape) > 1 and "depth" not in name]
     rest = [p for _, p in named if all(p is not other for other in apart)]
     optimizers = [torch.optim.AdamW(rest, lr=recipe.lr, betas=(0.9, 0.95), weight_decay=0, fused=True)]
