@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, median
 
 from fovea_core.bench.load_figures import ADAPTIVE, FIXED, PLAIN, Batch, against, overall, setting, summed
-from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, machine, versions
+from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, Sitting
 from fovea_core.bench.models import Loader, load_builtin
 from fovea_core.bench.timing import RESAMPLES
 from fovea_core.bench.workloads import Case, draw_case
@@ -112,7 +112,7 @@ def measure_settings(
     {settings: [see ``setting``], loads: {load: see ``summed``}, overall, bursts, answers, same_ids_rate, cost, ...}. A kind
     without a picture among the seeds has no settings.
     """
-    lengths = LENGTHS if lengths is None else lengths
+    lengths, sitting = LENGTHS if lengths is None else lengths, Sitting()
     target, drafter, _ = load()
     watch, steps = LoadWatch(), iter(range(1, 10_000))
     by_kind = {kind: [seed for seed in seeds if KINDS[seed % len(KINDS)] == kind] for kind in KINDS}
@@ -165,8 +165,7 @@ def measure_settings(
             part: {"id": model.id, "fingerprint": model.fingerprint}
             for part, model in (("target", target), ("drafter", drafter))
         },
-        "machine": machine(),
-        "versions": versions(),
+        **sitting.told(),
         "load_average": watch.load_average,
         "others_cpu_share": others,
         "machine_busy": others >= BUSY_SHARE,
