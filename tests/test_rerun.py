@@ -53,9 +53,8 @@ def test_the_lines_are_those_of_the_commands():
 
 def test_the_command_is_the_one_that_is_named(tmp_path):
     for study in STUDIES:
-        words = command(study, "1:4", tmp_path / "x.json")
-        assert " ".join(words[1:5]) in study.command and words[5:] == ["--seeds", "1:4", "--json", str(tmp_path / "x.json")]
-        assert "--seeds" not in command(study, None, tmp_path / "x.json")
+        words = command(study, study.quick, tmp_path / "x.json")
+        assert " ".join(words[1:5]) in study.command and words[5:] == [*study.quick, "--json", str(tmp_path / "x.json")]
 
 
 @pytest.mark.parametrize(
@@ -135,16 +134,16 @@ def test_an_error_is_a_sentence_and_the_committed_result_stays():
         assert last["state"] == "trouble" and last["text"] == said and last["here"] is None
 
 
-def test_seeds_of_both_ways():
+def test_options_of_both_ways():
     given = []
 
-    def words(study, seeds, file):
-        given.append(seeds)
+    def words(study, options, file):
+        given.append(options)
         return script(GOOD)(file)
 
     for committed, way in ((RESULT, "quick"), (RESULT, "full"), (None, "full")):
         list(Rerun(STUDY, committed, Asking(), words).measure(SimpleNamespace(way=way), asks()))
-    assert given == [STUDY.quick, RESULT["workload"]["seeds"], None]
+    assert given == [STUDY.quick, ("--seeds", RESULT["workload"]["seeds"]), ()]
 
 
 @pytest.mark.parametrize("request_", [asks(client="10.0.0.7"), asks(host="some.where.example"), asks(host="evil.example:7860")])

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,10 +44,9 @@ class Progress:
     what: str = ""
 
 
-def command(study: Study, seeds: str | None, file: Path) -> list[str]:
-    """The study's command for this interpreter; ``seeds`` "A:B", None for the command's own."""
-    chosen = ["--seeds", seeds] if seeds else []
-    return [sys.executable, "-m", "fovea_core", "bench", study.name, *chosen, "--json", str(file)]
+def command(study: Study, options: Sequence[str], file: Path) -> list[str]:
+    """The study's command with ``options`` for this interpreter; it puts its result into ``file``."""
+    return [sys.executable, "-m", "fovea_core", "bench", study.name, *options, "--json", str(file)]
 
 
 def rerun(words: Callable[[Path], list[str]], progress: Progress, stop: Callable[[], bool], root: Path = ROOT) -> dict | None:

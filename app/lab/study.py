@@ -23,8 +23,8 @@ DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError,
 
 @dataclass(frozen=True)
 class Study:
-    """One measured table: its file is ``assets/bench/NAME.json``, written by ``bench NAME``. ``quick``: seeds that take about a
-    minute on two cores."""
+    """One measured table: its file is ``assets/bench/NAME.json``, written by ``bench NAME``. ``quick``: options with
+    which the command takes a minute or two on two cores."""
 
     name: str
     title: str
@@ -32,7 +32,7 @@ class Study:
     read: Callable[[dict], list[str]]
     table: Callable[[dict], tuple[list[str], list[list]]]
     draw: Callable[[dict], Figure]
-    quick: str = "9500000:9500003"
+    quick: tuple[str, ...] = ("--seeds", "9500000:9500003")
 
     @property
     def command(self) -> str:

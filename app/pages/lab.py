@@ -7,7 +7,7 @@ import contextlib
 import ipaddress
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -22,8 +22,8 @@ from app.lab.study import DAMAGED, Study, load_study, shown
 from app.session import Session, sentence
 from app.widgets import next_order
 
-#: The command of a study on chosen seeds (None = its own) that puts its result into a file.
-Words = Callable[[Study, str | None, Path], list[str]]
+#: The command of a study with options that puts its result into a file.
+Words = Callable[[Study, Sequence[str], Path], list[str]]
 FOLDER = Path(__file__).parent
 INTRO = (
     "<p class='fx-note'>Measured on the embedded model and drawn pictures; each study names the command that measures it "
@@ -78,8 +78,8 @@ class Rerun:
             return
         progress = Progress()
         full = getattr(event, "way", None) == "full"
-        seeds = self._seeds if full else self.study.quick
-        work = lambda engine, stop: rerun(partial(self.words, self.study, seeds), progress, stop)  # noqa: E731
+        options = self._whole if full else self.study.quick
+        work = lambda engine, stop: rerun(partial(self.words, self.study, options), progress, stop)  # noqa: E731
         with contextlib.closing(self.session.ask(self._who(request), work)) as asking:
             for asked in asking:
                 if asked.phase in ("done", "stopped", "trouble"):
@@ -89,9 +89,9 @@ class Rerun:
         yield self._ended(asked)
 
     @property
-    def _seeds(self) -> str | None:
-        """Those of the committed result; None, the command's own, where there is none."""
-        return self.committed["workload"]["seeds"] if self.committed else None
+    def _whole(self) -> tuple[str, ...]:
+        """Options for the seeds of the committed result; none, for the command's own, where there is no such result."""
+        return ("--seeds", self.committed["workload"]["seeds"]) if self.committed else ()
 
     def _ended(self, asked: Asked) -> dict:
         if asked.phase == "stopped":
@@ -111,8 +111,8 @@ class Rerun:
     def ways(self) -> dict[str, str]:
         """What the two buttons say."""
         took = f", {_lasting(self.committed['seconds'])} there" if self.committed and "seconds" in self.committed else ""
-        full = f"As committed: seeds {self._seeds}{took}" if self.committed else "The whole: the command's own seeds"
-        return {"quick": f"Quick: seeds {self.study.quick}, about a minute", "full": full}
+        full = f"As committed: seeds {self._whole[1]}{took}" if self.committed else "The whole: the command's own seeds"
+        return {"quick": f"Quick: {' '.join(self.study.quick)}, a minute or two", "full": full}
 
     def _who(self, request: gr.Request) -> str:
         """The client, at this study: its runs are other errands."""

@@ -1,18 +1,19 @@
-"""``bench fig2``: how much of the picture a state needs (the paper's figures 1 and 2), and how far the focus moves between rounds.
+"""``bench fig2``: how much of the picture a state needs (the paper's figures 1 and 2), and how far the focus moves.
 
-From one fixed prefix a tree is drafted and verified once under each ratio r of the entries. The preferred budget B of a state is
-the smallest r whose accepted path is as long as the longest. **Where this differs from the paper**: there the ratio is of the
-image tokens in the context of a drafter that was trained with some of them missing; here it is of the visual memory's entries,
-every one of which is read (the policy 'dense' on what is left, no memory at r = 0), and the drafter was trained with all of
-them. Ranked alike: by the attention of the target's last layer, the mean over heads and over the queries so far, which are the
-text tokens behind the picture. Greedy verification needs no forward here: behind an accepted path the target says what it said
-in its plain answer.
+From one fixed prefix a tree is drafted and verified once under each ratio r of the entries. The preferred budget B of a state
+is the smallest r whose accepted path is as long as the longest. **Where this differs from the paper**: there the ratio is of
+the image tokens in the context of a drafter that was trained with some of them missing; here it is of the visual memory's
+entries, every one of which is read (the policy 'dense' on what is left, no memory at r = 0), and the drafter was trained with
+all of them. Ranked alike: by the attention of the target's last layer, the mean over heads and over the queries so far, which
+are the text tokens behind the picture. Greedy verification needs no forward here: behind an accepted path the target says what
+it said in its plain answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import fmean
 
 import torch
@@ -20,7 +21,7 @@ import torch
 from fovea_core.bench.machine import Sitting
 from fovea_core.bench.timing import RESAMPLES, bootstrap_interval
 from fovea_core.bench.workloads import MAPS, TREES, Case, draw_case
-from fovea_core.decode.fovea import FoveaDrafter, FoveaRun, load_drafter
+from fovea_core.decode.fovea import FoveaDrafter, load_drafter
 from fovea_core.decode.plain import decode_plain
 from fovea_core.decode.tree import Draft
 from fovea_core.decode.verify import walk
@@ -72,7 +73,7 @@ def accepted(draft: Draft, truth: list[int], eos_ids: frozenset[int]) -> int:
 
 def ranked(run: TargetRun, looking: Looking, memory: FoldedMemory, roots: Sequence[int]) -> list[torch.Tensor]:
     """For the prompt token at each of ``roots`` the (n,) valid entries as the memory numbers them (places in
-    ``memory.entries``), best first: by the last layer's mass, the mean over the text tokens behind the picture and before it."""
+    ``memory.entries``), best first: by the last layer's mass, mean over the text tokens between picture and root."""
     first = run.spans[-1][1]
     masses = torch.stack([looking.masses(at)[-1] for at in range(first, max(roots))])  # (queries, N)
     so_far = masses.cumsum(0)[:, memory.entries.to(masses.device)]  # a sum ranks as its mean does
@@ -108,7 +109,7 @@ def states_of(target: Target, drafter: FoveaDrafter, case: Case, budget: int = 2
         rounds.append((lengths, focus))
         at += under("fovea", memory) + 1
     last = max(1, len(rounds) - 1)
-    moved = [None, *(jaccard_distance(one, other) for (_, one), (_, other) in zip(rounds, rounds[1:]))]
+    moved = [None, *(jaccard_distance(one, other) for (_, one), (_, other) in pairwise(rounds))]
     return [State(i / last, lengths, moved[i]) for i, (lengths, _) in enumerate(rounds)]
 
 
@@ -122,8 +123,8 @@ def figures(groups: Sequence[Sequence[Sequence[State]]]) -> dict:
     """What the states of ``groups`` (kinds) of pictures come to; every figure is the mean of the kinds' figures.
 
     states; budgets: by ratio the share of states that prefer it; supply: shares of SUPPLY; both with 95 % intervals, pictures
-    drawn again with replacement; accepted: by ratio the accepted nodes a round; movement: Jaccard distance between the FOCUS best
-    entries of neighbouring roots. None where nothing was counted.
+    drawn again with replacement; accepted: by ratio the accepted nodes a round; movement: Jaccard distance between the FOCUS
+    best entries of neighbouring roots. None where nothing was counted.
     """
 
     def share(wanted: Callable[[State], float | None]) -> tuple[float | None, tuple[float, float] | None]:
