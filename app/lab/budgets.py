@@ -45,18 +45,22 @@ def budget_table(result: dict) -> tuple[list[str], list[list]]:
 def budget_readings(result: dict) -> list[str]:
     """Which ratio most states prefer, supply, early and late rounds, movement; disagreements are marked."""
     overall = result["overall"]
-    shares = overall["budgets"]
-    most = max(shares, key=lambda ratio: shares[ratio] or 0)
-    lines = [
-        f"Most states are served best by {percent(float(most))} of the entries: {_spread(overall, 'budgets', most)}; in the "
-        f"paper by {percent(float(PREFERRED))} of the image tokens, {percent(PREFERRED_SHARE)}"
-        + ("." if most == PREFERRED else ": NOT what we see.")
-    ]
-    order = sorted(SUPPLY, key=SUPPLY.__getitem__)
-    ours = sorted(SUPPLY, key=lambda name: overall["supply"][name] or 0)
+    lead, more = overall["lead"], overall["more_under_interval"]
+    most, leads = lead["first"], bool(lead["interval"]) and lead["interval"][0] > 0
+    said = (
+        f"Most states are served best by {percent(float(most))} of the entries: {_spread(overall, 'budgets', most)}"
+        if leads
+        else f"No share of the entries surely serves most states best; {percent(float(most))} is preferred by "
+        f"{_spread(overall, 'budgets', most)}, {percent(float(lead['second']))} by "
+        f"{_spread(overall, 'budgets', lead['second'])}"
+    )
+    said += f"; in the paper {percent(float(PREFERRED))} of the image tokens by {percent(PREFERRED_SHARE)}"
+    lines = [said + ("." if leads and most == PREFERRED else ": NOT what we see.")]
     said = ", ".join(f"{TOLD[name]} {_spread(overall, 'supply', name)}, paper {percent(SUPPLY[name])}" for name in SUPPLY)
-    said += "." if ours == order else ": NOT in the same order."
-    lines.append(f"A quarter of the entries against three quarters: {said}")
+    surplus = "More under- than over-supplied states, as in the paper"
+    if not more or more[0] <= 0:
+        surplus = "No sure surplus of under-supplied states: NOT what the paper has"
+    lines.append(f"A quarter of the entries against three quarters: {said}. {surplus}.")
     early, late = (overall[part] for part in ("early", "late"))
     if early["states"] and late["states"]:
         lines.append(

@@ -84,8 +84,11 @@ def _line(name: str, row: dict, base: float | None) -> str | None:
     elif paper:
         theirs = paper["tau_change"]
         agrees = (sure(figures, "tau") and (moved < 0) == (theirs < 0)) or (abs(theirs) < NOTHING and not sure(figures, "tau"))
-        told = f"{_costs(theirs / base)} of it" if base else f"by {theirs:+.2f}"
-        said += f", {told} in the paper" + ("" if agrees else ": NOT what we see")
+        if not sure(figures, "tau"):
+            said += f"; in the paper it {f'{_costs(theirs / base)} of it' if base else f'changes tau by {theirs:+.2f}'}"
+        else:
+            said += f", {f'{_costs(theirs / base)} of it' if base else f'by {theirs:+.2f}'} in the paper"
+        said += "" if agrees else ": NOT what we see"
     return f"{said}{_expected(name, row)}."
 
 

@@ -50,7 +50,7 @@ const column = (shown, suffix) => {
   const name = `${study.name}${suffix}`, plot = make("div", "fx-figure"), link = (text, does) => {
     const button = make("button", "fx-save", text);
     button.type = "button";
-    button.title = `${text} of: ${shown.label.toLowerCase()}`;
+    button.setAttribute("aria-label", `${text} of: ${shown.label.toLowerCase()}`);
     button.addEventListener("click", does);
     return button;
   };
@@ -76,7 +76,7 @@ const show = () => {
   if (now.textContent !== value.text) now.textContent = value.text;
   now.dataset.state = value.state;
   const stamp = JSON.stringify(value.here);
-  if (busy || stamp === drawn) return;
+  if (stamp === drawn) return;
   drawn = stamp;
   const columns = [[study.committed, ""], [value.here, "-here"]].filter(([shown]) => shown);
   $(".fx-study-row").replaceChildren(...columns.map(([shown, suffix]) => column(shown, suffix)));

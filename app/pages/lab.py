@@ -62,8 +62,8 @@ def is_here(request: gr.Request) -> bool:
 class Rerun:
     """One study's listeners. ``words``: see rerun.command. What was measured last is kept for as long as the page is served."""
 
-    def __init__(self, study: Study, committed: dict | None, session: Session, words: Words = command) -> None:
-        self.study, self.committed, self.session, self.words = study, committed, session, words
+    def __init__(self, study: Study, committed: dict | None, session: Session, words: Words | None = None) -> None:
+        self.study, self.committed, self.session, self.words = study, committed, session, words or command
         self.here: dict | None = None
         self.panel: gr.HTML | None = None
 

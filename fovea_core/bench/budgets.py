@@ -124,7 +124,8 @@ def figures(groups: Sequence[Sequence[Sequence[State]]]) -> dict:
 
     states; budgets: by ratio the share of states that prefer it; supply: shares of SUPPLY; both with 95 % intervals, pictures
     drawn again with replacement; accepted: by ratio the accepted nodes a round; movement: Jaccard distance between the FOCUS
-    best entries of neighbouring roots. None where nothing was counted.
+    best entries of neighbouring roots; lead: by how much the most preferred ratio leads before the second; more_under: share of
+    under-supplied states less that of over-supplied ones. None where nothing was counted.
     """
 
     def share(wanted: Callable[[State], float | None]) -> tuple[float | None, tuple[float, float] | None]:
@@ -146,6 +147,11 @@ def figures(groups: Sequence[Sequence[Sequence[State]]]) -> dict:
         out[name] = {part: value for part, (value, _) in found.items()}
         out[f"{name}_interval"] = {part: ends for part, (_, ends) in found.items()}
     out["movement"], out["movement_interval"] = share(lambda state: state.moved)
+    first, second = sorted(RATIOS, key=lambda part: -(out["budgets"][_key(part)] or 0))[:2]
+    lead = share(lambda state: float(state.budget == first) - float(state.budget == second))
+    out["lead"] = {"first": _key(first), "second": _key(second), "by": lead[0], "interval": lead[1]}
+    more = share(lambda state: float(state.supply == "under") - float(state.supply == "over"))
+    out["more_under"], out["more_under_interval"] = more
     return out
 
 
