@@ -8,8 +8,8 @@ import json
 import pytest
 from rich.console import Console
 
-from app.lab import main_table
-from app.lab.main_table import main_figure, main_readings
+from app.lab import drafters
+from app.lab.drafters import drafter_figure, drafter_readings, drafter_table
 from fovea_core.bench import table1 as bench
 from fovea_core.bench.report_lab import print_table1
 from fovea_core.bench.table1 import ENTRANTS, FULL, PLAIN, SEEDS, Timed, figures, table1
@@ -68,10 +68,10 @@ def test_the_bench_on_toys():
     assert out["rows"][PLAIN]["overall"]["tau"] == 1 and set(out["cost"]) == {"builtin", "blind"}
     text = io.StringIO()
     print_table1(out, Console(file=text, width=220))
-    columns, rows = main_table.main_table(out)
+    columns, rows = drafter_table(out)
     assert all(name in text.getvalue() for name in out["rows"]) and all(len(row) == len(columns) for row in rows)
-    assert len(main_readings(out)) == len(ENTRANTS) + 2 and main_figure(out).data
-    assert (main_table.PLAIN, main_table.FULL) == (PLAIN, FULL) and {main_table.SEEING, main_table.BLIND} <= set(ENTRANTS)
+    assert len(drafter_readings(out)) == len(ENTRANTS) + 2 and drafter_figure(out).data
+    assert (drafters.PLAIN, drafters.FULL) == (PLAIN, FULL) and {drafters.SEEING, drafters.BLIND} <= set(ENTRANTS)
     assert SEEDS.start >= 9_000_000 and SEEDS.stop <= 10_000_000
     assert bench.drafters_of(None, None).keys() >= {one.drafter for one in ENTRANTS.values()}
 
@@ -85,16 +85,16 @@ def row(speedup, ends, moved=0.0, interval=(0.0, 0.0), tau=2.0, paper=None) -> d
 def test_readings_compare_like_with_like():
     """The memory's gain as a ratio on the kinds that stand for the paper's benchmarks; a way's side of plain decoding; rankings
     only where the interval leaves out 0."""
-    fovea, blind = ENTRANTS[FULL].paper, ENTRANTS[main_table.BLIND].paper
+    fovea, blind = ENTRANTS[FULL].paper, ENTRANTS[drafters.BLIND].paper
     rows = {
         PLAIN: row(1.0, (1.0, 1.0)),
         "PLD": row(1.1, (1.05, 1.2), -0.3, (-0.4, -0.2), paper={"overall": [[1.06, 1.22], None]}),
         "trie": row(1.3, (1.2, 1.4), -0.1, (-0.3, 0.1), paper={"overall": [[0.87, 1.11], None]}),
-        main_table.BLIND: row(1.5, (1.4, 1.6), 0.1, (0.05, 0.2), tau=1.6, paper=blind),
-        main_table.SEEING: row(1.2, (1.1, 1.3), -0.2, (-0.3, -0.1), tau=2.4, paper=fovea),
+        drafters.BLIND: row(1.5, (1.4, 1.6), 0.1, (0.05, 0.2), tau=1.6, paper=blind),
+        drafters.SEEING: row(1.2, (1.1, 1.3), -0.2, (-0.3, -0.1), tau=2.4, paper=fovea),
         FULL: row(1.4, (0.9, 1.5), paper=fovea),
     }
-    longer, faster, pld, trie, twin, seeing, full = main_readings({"rows": rows})
+    longer, faster, pld, trie, twin, seeing, full = drafter_readings({"rows": rows})
     assert "1.50 on scene (1.45 on MMT in the paper), 1.50 on text (1.28 on OCRBench in the paper)" in longer
     assert faster.count("NOT what we see") == 2 and "0.80 on scene (1.40 on MMT in the paper: NOT" in faster
     assert "1.06 to 1.22 in the paper. Slower than FOVEA by 0.30 (-0.40 to -0.20), as in the paper." in pld

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from app.lab.budgets import budget_figure, budget_readings, budget_table
+from app.lab.drafters import drafter_figure, drafter_readings, drafter_table
 from app.lab.focus import focus_figure, focus_readings, focus_table
 from app.lab.load import load_figure, load_readings, load_table
-from app.lab.main_table import main_figure, main_readings, main_table
 from app.lab.memory import faithful_figure, faithful_readings, faithful_table, twin_figure, twin_readings, twin_table
 from app.lab.policies import policy_figure, policy_readings, policy_table
 from app.lab.study import Study
@@ -25,9 +25,9 @@ STUDIES = (
         "Which drafter is fastest?",
         "Every drafter against plain decoding, in turns, the picture read anew each time: scenes stand for MMT-Bench, text for "
         "OCRBench, charts for ChartQA (the paper's main table in miniature).",
-        main_readings,
-        main_table,
-        main_figure,
+        drafter_readings,
+        drafter_table,
+        drafter_figure,
     ),
     Study(
         "faithful",

@@ -15,7 +15,7 @@ SEEING, BLIND = "FOVEA, the paper's tree", "blind twin, the paper's tree"
 LIKE = {"scene": "MMT", "text": "OCRBench"}
 
 
-def main_table(result: dict) -> tuple[list[str], list[list]]:
+def drafter_table(result: dict) -> tuple[list[str], list[list]]:
     """Columns and rows: a way with speedup and tau, overall and by kind, the paper's beside each where it is known."""
     columns = ["way", "x plain (95 %)", "of three repeats", "paper", "change against FOVEA (95 %)", "tau", "paper's tau"]
     for kind in KINDS:
@@ -36,7 +36,7 @@ def main_table(result: dict) -> tuple[list[str], list[list]]:
     return columns, rows
 
 
-def main_readings(result: dict) -> list[str]:
+def drafter_readings(result: dict) -> list[str]:
     """What the memory is worth beside the paper's ratio, then a line a way: against plain decoding, and against FOVEA."""
     rows, lines = result["rows"], []
     for figure, place in (("tau", 1), ("speedup", 0)):
@@ -95,7 +95,7 @@ def _ends(part: dict, figure: str) -> str:
     return number(part[figure]) + (f" ({_range(ends)})" if ends else "")
 
 
-def main_figure(result: dict) -> Figure:
+def drafter_figure(result: dict) -> Figure:
     """Speedup by way with its interval, the paper's beside it."""
     from plotly import graph_objects as go
 
