@@ -19,7 +19,7 @@ TREES = {
     "chain": "6,1,7",
 }
 #: The drafters that the page offers with the embedded model.
-DRAFTERS = ("builtin", "blind", "lookup", "none")
+DRAFTERS = ("builtin", "blind", "lookup", "trie", "none")
 #: Smallest and largest value that page and API take.
 LIMITS = {"max_new_tokens": (1, 512), "temperature": (0, 2), "top_p": (0.05, 1)}
 Status = dict[str, str | int]

@@ -33,6 +33,7 @@ WAYS = {
     "unread": ("FOVEA, memory switched off", "builtin", "none"),
     "blind": ("Its blind twin, trained without", "blind", "none"),
     "lookup": ("Prompt lookup, untrained", "lookup", "none"),
+    "trie": ("Trie: a tree of what followed the same words, untrained", "trie", "none"),
     "plain": ("Plain decoding", "none", "none"),
 }
 SIDES = ("A", "B")

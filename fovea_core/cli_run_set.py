@@ -17,7 +17,8 @@ def run_set(
     file: Annotated[Path, typer.Argument(help="JSON lines of {image, question, group?}; pictures beside the file.")],
     target: Annotated[str, typer.Option(help="builtin, a folder, or a hub id that `targets` lists.")] = "builtin",
     drafter: Annotated[
-        str | None, typer.Option(help="builtin, blind, none, lookup, a folder, or a smaller target (default: as `decode`).")
+        str | None,
+        typer.Option(help="builtin, blind, none, lookup, trie, a folder, or a smaller target (default: as `decode`)."),
     ] = None,
     policy: Annotated[str, typer.Option(help=f"What the memory does: {POLICIES}.")] = "fovea",
     tree: Annotated[str, typer.Option(metavar="D,k,B", help="Levels, children, nodes, or auto.")] = "auto",

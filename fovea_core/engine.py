@@ -18,13 +18,16 @@ from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import compare, judge, measure_plain
 from fovea_core.decode.redraft import Redraft, RedraftError, redraft
 from fovea_core.decode.sibling import SiblingDrafter
+from fovea_core.decode.trie import TrieDrafter
 from fovea_core.request import Request
 from fovea_core.targets.base import Target
 from fovea_core.targets.registry import Step, is_target, load_target, pick_device, unheard
 from fovea_core.trace.events import AnyEvent, Compared, CostTable, Finished, RunStarted
 
-#: Names of drafters that are no folder: the trained one, its twin without a memory, nothing (plain steps), prompt lookup.
-DRAFTERS = ("builtin", "blind", "none", "lookup")
+#: Names of drafters that are no folder: the trained one, its twin without a memory, nothing (plain steps), prompt lookup, trie.
+DRAFTERS = ("builtin", "blind", "none", "lookup", "trie")
+#: Those that need no weights.
+_COPYING = {"lookup": LookupDrafter, "trie": TrieDrafter}
 REPEATS = 3
 #: Answers slower than this are compared once instead of REPEATS times.
 SLOW_MS = 4_000
@@ -153,8 +156,8 @@ def load_engine(
 def _drafter(name: str, target: Target, dtype: str, local: bool) -> Drafter | None:
     if name == "none":
         return None
-    if name == "lookup":
-        return LookupDrafter()
+    if name in _COPYING:
+        return _COPYING[name]()
     if is_target(name, local):
         return SiblingDrafter(load_target(name, target.device, dtype, local), target)
     return load_drafter(name, target)

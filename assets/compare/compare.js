@@ -6,7 +6,7 @@
   const { h, say, label, segments, differences, overlapAt, percent, milliseconds } = FOVEA;
 
   const SIDES = ["A", "B"];
-  const WAYS = new Map(Object.entries({ "builtin fovea": "FOVEA", "builtin dense": "FOVEA, all entries", "builtin none": "FOVEA, memory switched off", blind: "blind twin, no memory", lookup: "prompt lookup", "": "plain decoding" }));
+  const WAYS = new Map(Object.entries({ "builtin fovea": "FOVEA", "builtin dense": "FOVEA, all entries", "builtin none": "FOVEA, memory switched off", blind: "blind twin, no memory", lookup: "prompt lookup", trie: "trie of what was said", "": "plain decoding" }));
   const EMPTY = ["Choose two ways and press Compare, or open an example.", "The second run appears here."];
 
   /** What a person calls the way a run was made. */

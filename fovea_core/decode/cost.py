@@ -82,15 +82,17 @@ def _forward(run: TargetRun, size: int) -> None:
     run.commit([])
 
 
-def typical_ms(works: list[tuple[Callable[[], object], Callable[[], object] | None]]) -> list[float]:
+def typical_ms(
+    works: list[tuple[Callable[[], object], Callable[[], object] | None]], limit_s: float = TIME_LIMIT_S
+) -> list[float]:
     """Median time in ms of the first of each pair, right behind the second: three to twelve rounds over all of them after a
-    warm-up, until time is up."""
+    warm-up, until ``limit_s`` is over."""
     times: list[list[float]] = [[] for _ in works]
     for work, _ in works:
         work()
     began = time.perf_counter()
     for repeat in range(12):
-        if repeat >= 3 and time.perf_counter() - began > TIME_LIMIT_S:
+        if repeat >= 3 and time.perf_counter() - began > limit_s:
             break
         for mine, (work, before) in zip(times, works):
             if before is not None:
