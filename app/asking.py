@@ -22,6 +22,8 @@ TREES = {
 DRAFTERS = ("builtin", "blind", "lookup", "none")
 #: Smallest and largest value that page and API take.
 LIMITS = {"max_new_tokens": (1, 512), "temperature": (0, 2), "top_p": (0.05, 1)}
+#: Until a draft is sent nothing tells whether there will be one: an empty one is followed by the target's own step at once.
+DRAFTING = " The drafter drafts; where it has nothing to offer, the target writes the next word alone …"
 Status = dict[str, str | int]
 
 
@@ -113,7 +115,7 @@ def _said(update: Update) -> tuple[str, str]:
     if update.phase == "prefill":
         return f"The target reads picture and question …{lasting}", "busy"
     if update.phase == "answering":
-        doing = {"drafting": " The drafter drafts …", "verifying": " The target checks the draft …"}.get(update.step, "")
+        doing = {"drafting": DRAFTING, "verifying": " The target checks the draft …"}.get(update.step, "")
         counts = f"Answering: {_counts(summary)}."
         return counts + (doing + lasting if lasting else ""), "busy"
     if update.phase == "comparing":

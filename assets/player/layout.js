@@ -11,7 +11,7 @@
   const HELP = [
     ["← →", "one step back, on"], ["Shift ← →", "five steps"], ["Home End", "first step, skip to the end"], ["Space", "play or pause"],
     ["↑ ↓", "walk along the words or the tree, once one has the focus"], ["Enter", "pin the word in focus"], ["Esc", "unpin, leave the projector"],
-    ["1 2 3 4", "viridis, cividis, magma, spotlight"], ["p", "projector: large type"], ["?", "this list"],
+    ["1 2 3 4", "viridis, cividis, magma, spotlight"], ["x", "exact cells instead of the smooth map"], ["p", "projector: large type"], ["?", "this list"],
   ];
 
   /** Makes all elements of ``player`` and puts them into its root. */
