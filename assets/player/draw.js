@@ -81,7 +81,7 @@
     if (!item) return { reads, title: text };
     const looked = reads[0]?.event.source === "target";
     const figures = looked ? `where the target looked, ${reads[0].size} entries, ${percent(reads[0].event.captured)} of its look` : reads.length ? `K ${reads[0].size}, ${percent(reads[0].event.captured)} of mass` : "drafted without a look, or the target's own";
-    return { reads, title: `${label(item.text) || "token " + item.token}: ${figures}` };
+    return { reads, title: `${FOVEA.calledOf(player.run, item)}: ${figures}` };
   }
 
   function drawMap(player, round, holding) {

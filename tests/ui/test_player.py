@@ -278,6 +278,31 @@ def test_what_made_a_run_is_said_for_people(show):
         assert words == f"Embedded model · {said} · CPU, 2 threads"
 
 
+def test_the_sign_that_ends_the_answer_is_called_so(show):
+    """It has no text; its number says nothing to a reader."""
+    lines = sample_lines("scene")
+    page, summary = show(lines, **END), summary_of(lines)
+    assert summary.reason == "eos" and not summary.tokens[-1].raw
+    page.locator(f".fv-answer [data-word='{len(summary.tokens) - 1}']").first.click()
+    settle(page)
+    assert page.inner_text(".fv-caption .fv-said") == "∎ the end of the answer"
+
+
+def test_the_picture_stays_beside_the_words_and_off_the_strip(show, new_page):
+    """Scrolling keeps it in the window only as long as answer, tree and numbers stand beside it."""
+    page = show(sample_lines("scene"), page=new_page(1440, 700), **END)
+    for at in range(0, page.evaluate("document.documentElement.scrollHeight"), 150):
+        below, above = page.evaluate(
+            """(at) => {
+              scrollTo(0, at);
+              const [look, strip] = [".fv-look", ".fv-wide"].map((name) => document.querySelector(name));
+              return [strip.getBoundingClientRect().top, look.getBoundingClientRect().bottom];
+            }""",
+            at,
+        )
+        assert above <= below + 1, at
+
+
 def test_the_tree_has_real_branches(show):
     """Every drafted node is drawn once, right of its parent, with its verdict; root and bonus stand beside them."""
     lines = sample_lines("wide")
