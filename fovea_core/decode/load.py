@@ -100,7 +100,7 @@ class LoadChooser(Chooser):
 @torch.inference_mode()
 def measure_load(target: Target, drafter: Drafter, loads: tuple[int, ...] = LOADS) -> LoadCost:
     """Time target forwards with 1 to 8 requests in them over up to MOST_ROWS rows, and the drafter's work, on a grey picture;
-    about five seconds for a small model. Medians of interleaved repeats, see decode.cost.measure."""
+    about five seconds for a small model. Measured in turns, see decode.cost.typical_ms."""
     image = Image.new("RGB", (96, 64), (128, 128, 128))
     works, keys = [], []
     for load in loads:
@@ -114,7 +114,7 @@ def measure_load(target: Target, drafter: Drafter, loads: tuple[int, ...] = LOAD
     depth, draft = draft_works(target.prefill(image, "?"), drafter)
     timed = [(forward, draft[-1] if size > 1 else forward) for forward, (_, size) in zip(works, keys)]
     before = [(work, works[-1]) for work in (*draft, *_begin_works(target.prefill(image, "?"), drafter))]
-    *forwards_ms, round_ms, tree_ms, chain_ms, start_ms, long_ms = typical_ms([*timed, *before], TIME_LIMIT_S)
+    *forwards_ms, round_ms, tree_ms, chain_ms, start_ms, long_ms = typical_ms([*timed, *before], works[0], TIME_LIMIT_S)
     drafting = {"level_ms": tree_ms / depth, "chain_level_ms": chain_ms / depth, "round_ms": round_ms}
     tables = {}
     for load in loads:
