@@ -16,6 +16,7 @@ from fovea_core.drafter.model import rope_table, rotate
 from fovea_core.drafter.published import Origin, licence_of, read_published
 from fovea_core.settings import RunSettings
 from fovea_core.targets.registry import load_target
+from fovea_core.train import plan as planning
 from fovea_core.train.artifacts import make_artifacts
 from fovea_core.train.asked import PictureRequest
 from fovea_core.train.drafter import DrafterTrainer
@@ -230,9 +231,10 @@ def test_the_memory_learns_on_a_frozen_body(target, tmp_path):
         DrafterTrainer(target, folder, tmp_path / "other", "drafter", recipe, start, held=())
 
 
-def test_the_commands_from_a_head_to_a_trained_memory(tmp_path, capsys):
+def test_the_commands_from_a_head_to_a_trained_memory(tmp_path, capsys, monkeypatch):
     """import-drafter writes a drafter that decodes exactly with and without its memory, alike while that is not trained; then
     the memory is trained on it. Licence and source stay with it."""
+    monkeypatch.setattr(planning, "STEPS", 2)
     folder, tiny_target = tmp_path / "target", tiny("smolvlm", 0)
     for part in (tiny_target.model, tokenizer_of("smolvlm"), tiny_target.processor):
         part.save_pretrained(folder)

@@ -17,6 +17,7 @@ from fovea_core.pictures import open_picture
 from fovea_core.settings import RunSettings, SettingsError
 from fovea_core.targets.registry import load_target
 from fovea_core.train import artifacts as making
+from fovea_core.train import plan as planning
 from fovea_core.train.artifacts import make_artifacts
 from fovea_core.train.asked import PictureRequest
 from fovea_core.train.drafter import DrafterTrainer
@@ -113,7 +114,7 @@ def test_a_killed_run_goes_on_at_the_next_shard(family, requests, tmp_path, monk
 
 
 RECIPE = DrafterRecipe(
-    steps=70,
+    steps=40,
     batch=4,
     unroll=3,
     k_min=2,
@@ -150,7 +151,7 @@ def test_overfits_four_samples(four, tmp_path, family, ways):
     while trainer.step < RECIPE.steps:
         last = trainer.advance()
     for name in TWINS:
-        assert last[name]["total"] < 0.4 * first[name]["total"]
+        assert last[name]["total"] < 0.35 * first[name]["total"]
         assert min(last[name]["accuracy"]) > 0.9 > max(first[name]["accuracy"])
 
 
@@ -238,12 +239,16 @@ def command(target, data, work, *more) -> int:
     return main(["train-drafter", *map(str, [*options, "--max-new-tokens", "8", *more])])
 
 
-def test_the_command_from_pairs_to_drafters(stored, data, tmp_path, capsys):
+def test_the_command_from_pairs_to_drafters(stored, data, tmp_path, capsys, monkeypatch):
     """A dry run measures and leaves nothing but its log; the run writes both twins with cards; they decode for their target and
     are refused by another; a second call has nothing left to do and says the same."""
     work, export = tmp_path / "work", tmp_path / "export"
+    monkeypatch.setattr(planning, "STEPS", 4)
+    real, made = DrafterTrainer.advance, []
+    monkeypatch.setattr(DrafterTrainer, "advance", lambda trainer: made.append(trainer.step) or real(trainer))
     assert command(stored[0], data, work, "--dry-run") == 0
     said = capsys.readouterr().err
+    assert len(made) == 4 and "20 requests and 4 steps" in said
     assert all(word in said for word in ("answers ", "training ", "disk ", "memory "))
     assert "entries skipped whose picture is not there: 1" in said
     assert [path.name for path in work.iterdir()] == ["log.txt"]
