@@ -32,7 +32,7 @@ def main() -> None:
         "--lab-runs",
         default="auto",
         choices=["auto", "on", "off"],
-        help="offer to measure the Lab's studies anew, which takes minutes of this machine (auto: where no other machine is let in)",
+        help="offer to measure the Lab's studies anew, which takes minutes (auto: where no other machine is let in)",
     )
     parser.add_argument("--offline", action="store_true", help="never ask the hub")
     parser.add_argument("--event-log", metavar="F", help="note in F when each event of a run was decided (for bench page)")
