@@ -252,7 +252,7 @@ def result(target, drafter):
 
 def test_result(result):
     """Plain values, the same twice; of what a toy says hardly anything is right."""
-    out, again = result
+    out, again = ({key: part for key, part in one.items() if key not in ("date", "seconds")} for one in result)
     assert json.loads(json.dumps(out, allow_nan=False)) == json.loads(json.dumps(again))
     assert list(out["kinds"]) == ["scene", "text", "chart"] and {"machine", "versions", "models"} <= set(out)
     assert out["workload"]["seeds"] == "9400000:9400003" and out["workload"]["draws"] == DRAWS

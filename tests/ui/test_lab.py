@@ -38,7 +38,7 @@ HOSTILE = "<b id=evil>x</b>${1+1}"
 SCRIPT = f"""
 import json, sys, time
 for step in (1, 2):
-    print(f"{{step}} of 2: timing {HOSTILE}", file=sys.stderr, flush=True)
+    print(f"{{step}} of 2: timing", {HOSTILE!r}, file=sys.stderr, flush=True)
     time.sleep(float(sys.argv[2]))
 json.dump(json.load(open(sys.argv[3])), open(sys.argv[1], "w"))
 """
@@ -72,7 +72,7 @@ def test_a_study_is_measured_on_this_machine(measuring, new_page):
     page.get_by_role("tab", name="Lab").click()
     study = page.locator(".fx-study", has=page.locator("code", has_text="bench fig6"))
     waits["s"] = 20
-    study.get_by_role("button", name="Quick").click()
+    study.locator(".fx-quick").click()
     said = study.locator(".fx-rerun-now")
     page.wait_for_function("(node) => node.textContent.startsWith('1 of 2')", arg=said.element_handle())
     assert said.text_content() == f"1 of 2: timing {HOSTILE}" and not page.locator("#evil").count()
@@ -81,7 +81,7 @@ def test_a_study_is_measured_on_this_machine(measuring, new_page):
     page.wait_for_function("(node) => node.textContent.startsWith('Cancelled')", arg=said.element_handle())
     assert study.locator(".fx-shown").count() == 1
     waits["s"] = 0.1
-    study.get_by_role("button", name="As committed").click()
+    study.locator(".fx-full").click()
     page.wait_for_function("(node) => node.textContent.startsWith('Done')", arg=said.element_handle())
     assert study.locator(".fx-shown h3").all_text_contents() == ["As committed", "This machine"]
     with page.expect_download() as download:
