@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
+from fovea_core.drafter.rival import LOOKED, grid_cells, pool_cells
+from fovea_core.memory.rivals import vote
 from fovea_core.targets.base import join_taps
+from fovea_core.targets.looking import look_layers
 
 
 @dataclass(frozen=True)
@@ -58,15 +61,19 @@ class BatchCache:
 
 
 class BatchTarget:
-    """A LLaVA target's own modules run over many rows at once, with what the artifacts need beside its tokens."""
+    """A LLaVA target's own modules run over many rows at once, with what the artifacts need beside its tokens; ``views``: what
+    rivals need, too."""
 
-    def __init__(self, target, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, target, dtype: torch.dtype = torch.float32, views: bool = False) -> None:
         model = target.model if target.embedding.dtype == dtype else copy.deepcopy(target.model).to(dtype)
         self.model, self.lm, self.taps = model, model.model.language_model, target.backbone.taps
         self.image, self.device, self.dtype = target.image, target.device, dtype
         self.eos = torch.tensor(sorted(target.eos_ids), device=target.device)
         self.image_token_id, self.context = target.image_token_id, target.context
         self.layers = self.lm.layers
+        self.watched = look_layers(len(self.layers)) if views else ()
+        self.entered: list[Tensor] = []  # of the last forward: states (rows, n, d) that entered the watched layers
+        self.numbers = grid_cells(target.image.cells, target.image.cells).to(self.device)
         # States 1 .. max(1, floor(0.4 L) - 2); state i is the input of layer i.
         self.candidates = range(1, max(1, int(0.4 * len(self.layers)) - 2) + 1)
 
@@ -95,11 +102,13 @@ class BatchTarget:
         """
         rope = self.lm.rotary_emb(x, positions)
         best = least = None
-        tapped = []
+        tapped, self.entered = [], []
         for number, layer in enumerate(self.layers):
             entering = x
             if number in self.taps:
                 tapped.append(x)
+            if number in self.watched:
+                self.entered.append(x)
             x = layer(x, attention_mask=mask, cache=cache, position_embeddings=rope)
             if mid and number in self.candidates:
                 entropy = self._entropy(layer, entering, rope, mask, cache.keys[number][:, :, : cache.used + x.shape[1]])
@@ -113,15 +122,42 @@ class BatchTarget:
 
     def _entropy(self, layer, entering: Tensor, rope, mask: Tensor | None, keys: Tensor) -> Tensor:
         """(rows, n): attention entropy of n queries per row, averaged over heads, recomputed from q and the cached keys."""
-        attention = layer.self_attn
-        q = attention.q_proj(layer.input_layernorm(entering)).unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
-        q = apply_rotary_pos_emb(q, q, *rope)[0]  # (rows, heads, n, head_dim)
-        grouped = q.unflatten(1, (keys.shape[1], -1))  # (rows, kv_heads, group, n, head_dim)
-        scores = (grouped @ keys[:, :, None].transpose(3, 4)).float() * attention.scaling
+        scores = self._scores(layer, entering, rope, keys)
         if mask is not None:
             scores = scores + mask[:, :, None]
         p = torch.softmax(scores, -1)
         return -torch.special.xlogy(p, p).sum(-1).mean((1, 2))
+
+    def _scores(self, layer, entering: Tensor, rope, keys: Tensor) -> Tensor:
+        """(rows, kv_heads, group, n, slots): what a layer's attention asks at (rows, n, d) states over cached keys."""
+        attention = layer.self_attn
+        q = attention.q_proj(layer.input_layernorm(entering)).unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
+        q = apply_rotary_pos_emb(q, q, *rope)[0]  # (rows, heads, n, head_dim)
+        grouped = q.unflatten(1, (keys.shape[1], -1))  # (rows, kv_heads, group, n, head_dim)
+        return (grouped @ keys[:, :, None].transpose(3, 4)).float() * attention.scaling
+
+    def masses(self, cache: BatchCache, start: int, is_image: Tensor, valid: Tensor) -> Tensor:
+        """(rows, n, watched, N): where the watched layers looked in the last forward, whose first token stood at ``start``:
+        each layer's softmax over the valid image tokens (rows, N), the mean of its heads."""
+        positions = torch.arange(start, start + self.entered[0].shape[1], device=self.device)[None]
+        rope, slots = self.lm.rotary_emb(self.entered[0], positions), is_image.nonzero()[:, 0]
+        looks = []
+        for number, entering in zip(self.watched, self.entered):
+            scores = self._scores(self.layers[number], entering, rope, cache.keys[number][:, :, slots])
+            looks.append(scores.masked_fill(~valid[:, None, None, None], -torch.inf).softmax(-1).mean((1, 2)))
+        return torch.stack(looks, 2)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """What a rival may be given of one answer (artifacts): at (N,); attended (N,); looked (A, LOOKED); cells (1, layers, C, d)
+    and present (1, C) with the first answer of a picture, (0, ...) with the others."""
+
+    at: Tensor
+    attended: Tensor
+    looked: Tensor
+    cells: Tensor
+    present: Tensor
 
 
 @dataclass
@@ -129,7 +165,7 @@ class Answered:
     """One request's outcome, T text items of which the last A + 1 are the answer.
 
     tokens (T); states (T, d or more, see Target.tap): the state that predicted each token; positions (T,); mid (A, d): h~^T of
-    the answer tokens that were fed; prompt: text items before the answer.
+    the answer tokens that were fed; prompt: text items before the answer; looks: with views.
     """
 
     tokens: list[int]
@@ -137,6 +173,7 @@ class Answered:
     positions: Tensor
     mid: Tensor
     prompt: int
+    looks: Looks | None = None
 
 
 @torch.inference_mode()
@@ -147,8 +184,11 @@ def answer_batch(
     features (P, N, d) and each sample's picture row.
 
     The part of the prompt up to the image's end is the same token ids in all requests and is read once per picture.
-    Raises ValueError where prompts disagree before the end of the image, or leave no room in the context.
+    Raises ValueError where prompts disagree before the end of the image, or leave no room in the context, or where looks are
+    wanted of answers that are not given.
     """
+    if target.watched and not requests[0].answer:
+        raise ValueError("where the target looks is noted of given answers only")
     pictures, owner = distinct_pictures(requests)
     prefix = _prefix(requests, target.image_token_id)
     start, device = len(prefix), target.device
@@ -158,6 +198,7 @@ def answer_batch(
     embedded[:, is_image] = features
     cache = BatchCache(len(target.layers))
     before, _ = target.forward(embedded, torch.arange(start, device=device)[None], None, cache)
+    entered = [states[:, is_image] for states in target.entered]  # (P, N, d) of each watched layer
 
     # The rest of each prompt, padded on the right; padded slots stay in the cache and are masked from then on.
     rest = [request.prompt_ids[start:] for request in requests]
@@ -183,6 +224,22 @@ def answer_batch(
         done.append(
             Answered([tokens[i] for i in places.tolist()], whole[places - 1], places, mids[row], len(keep) + prompt - start)
         )
+    if target.watched:
+        valid = torch.from_numpy(np.stack([np.asarray(p.valid, bool).reshape(-1) for p in pictures])).to(device)  # (P, N)
+        masses = target.masses(cache, start, is_image, valid[owner])  # (rows, n, watched, N)
+        cells, present = pool_cells(torch.stack(entered, 1), valid, target.numbers)
+        at = is_image.nonzero()[:, 0]
+        for row, (sample, picture) in enumerate(zip(done, owner)):
+            asked, fed = len(rest[row]) - 1, sample.mid.shape[0]  # the prompt's last token predicts the answer's first
+            ranks = vote(masses[row, asked : asked + fed]).masked_fill_(~valid[picture], -torch.inf)
+            own = slice(picture, picture + 1) if row == 0 or owner[row - 1] != picture else slice(0, 0)
+            sample.looks = Looks(
+                at=at,
+                attended=masses[row, asked].mean(0),
+                looked=ranks.topk(min(LOOKED, ranks.shape[-1]), -1).indices,
+                cells=cells[own],
+                present=present[own],
+            )
     return done, features, owner
 
 

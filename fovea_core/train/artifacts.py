@@ -7,6 +7,11 @@ final norm that *predicted* each token, so the state of item j itself is row j +
 where the target has taps; ``positions`` (T,) int32; ``mid`` (A, d) float16 for the A answer items that were fed to the target
 (all but the last): h~^T of the objective. Per picture ``features`` (N, d) float16 after the projector and ``valid`` (N,) bool.
 Per sample ``lengths``, ``prompts`` (text items before the answer), ``pictures`` (row in this shard).
+
+With views, for rivals (drafter.rival.View): ``at`` (N,) position ids of the image tokens; per picture ``cells`` (layers, C, d)
+float16, the target's states at it as they enter the watched layers, pooled, and ``present`` (C,) bool; per sample ``attended``
+(N,) float16, where it looked at the end of the prompt; ``looked`` (A, LOOKED) int16, where it looked most when it predicted
+each answer token but the last.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from torch import Tensor
 from fovea_core.train.answers import Answered, ArtifactRequest, BatchTarget, answer_batch, distinct_pictures
 
 INDEX_NAME = "artifacts.json"
+VIEW_NAMES = ("at", "cells", "present", "attended", "looked")
 
 
 def make_artifacts(
@@ -38,9 +44,11 @@ def make_artifacts(
     batch: int = 96,
     max_new_tokens: int = 160,
     dtype: str = "float32",
+    views: bool = False,
     log: Callable[[str], None] = print,
 ) -> Path:
-    """Answer ``requests`` (the first ``count``) with a LlavaTarget and write shards of ``shard`` samples into ``out``.
+    """Answer ``requests`` (the first ``count``) with a LlavaTarget and write shards of ``shard`` samples into ``out``, with
+    ``views`` what rivals need beside (of given answers only).
 
     Resumable: requests are taken in order, shards that exist are skipped without answering theirs again. Raises ValueError
     where ``out`` holds artifacts of another target or of other settings.
@@ -54,14 +62,14 @@ def make_artifacts(
         "taps": list(target.backbone.taps),
         "max_new_tokens": max_new_tokens,
         "dtype": dtype,
-    }
+    } | ({"views": True} if views else {})
     index = out / INDEX_NAME
     if index.exists():
         if json.loads(index.read_text()) != about:
             raise ValueError(f"{out.name} holds artifacts of another target or of other settings: choose another folder.")
     else:
         index.write_text(json.dumps(about, indent=2) + "\n")
-    worker = BatchTarget(target, getattr(torch, dtype))
+    worker = BatchTarget(target, getattr(torch, dtype), views)
     stream: Iterator[ArtifactRequest] = iter(requests) if count is None else islice(requests, count)
     for number in range(10**6):
         wanted = list(islice(stream, shard))
@@ -93,7 +101,17 @@ def _shard(target: BatchTarget, requests: list[ArtifactRequest], batch: int, max
         valid += [torch.from_numpy(np.asarray(request.valid, bool).reshape(-1)) for request in kept]
         owners += [pictures + row for row in owner]
         pictures += seen.shape[0]
-    return {
+    seen = {}
+    if target.watched:
+        looks = [sample.looks for sample in samples]
+        seen = {
+            "at": looks[0].at.to("cpu", torch.int32),
+            "cells": torch.cat([look.cells.half().cpu() for look in looks]),
+            "present": torch.cat([look.present.cpu() for look in looks]),
+            "attended": torch.stack([look.attended.half().cpu() for look in looks]),
+            "looked": torch.cat([look.looked.to("cpu", torch.int16) for look in looks]),
+        }
+    return seen | {
         "tokens": torch.tensor([token for sample in samples for token in sample.tokens], dtype=torch.int32),
         "states": torch.cat([sample.states.half().cpu() for sample in samples]),
         "positions": torch.cat([sample.positions.to("cpu", torch.int32) for sample in samples]),

@@ -18,11 +18,12 @@ import torch
 from fovea_core.train.allocator import keep_freed_memory
 from fovea_core.train.artifacts import ArtifactRequest, make_artifacts
 from fovea_core.train.data import Shards, draw_shards
-from fovea_core.train.drafter import TWINS, DrafterRecipe, train_drafter
+from fovea_core.train.drafter import DrafterRecipe, train_drafter
 from fovea_core.train.learner import TargetRecipe
 from fovea_core.train.target import export_target, train_target
 from fovea_core.train.tokenizer import train_tokenizer
 from fovea_core.train.twin import tap_layers
+from fovea_core.train.variants import TWINS
 from fovea_core.worksite import KINDS, make_picture
 
 #: Seeds from here on show the drafter pictures that the target has not learnt from.

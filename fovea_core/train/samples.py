@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fovea_core.train.artifacts import INDEX_NAME
+from fovea_core.drafter.rival import View
+from fovea_core.train.artifacts import INDEX_NAME, VIEW_NAMES
 
 #: Every how-manieth picture is kept from training, to watch the loss on.
 HOLDOUT = 40
@@ -21,7 +22,8 @@ BUCKET = 16
 
 @dataclass(frozen=True)
 class Sample:
-    """One question's tensors, views into its shard: see artifacts.py for shapes; ``prompt`` text items before the answer."""
+    """One question's tensors, views into its shard: see artifacts.py for shapes; ``prompt`` text items before the answer;
+    ``view``: what rivals are given beside, by its names there, empty where the artifacts have nothing of it."""
 
     tokens: Tensor
     states: Tensor
@@ -30,6 +32,7 @@ class Sample:
     features: Tensor
     valid: Tensor
     prompt: int
+    view: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def bases(self) -> int:
@@ -43,7 +46,7 @@ class Batch:
 
     tokens, positions (B, T) int64; states (B, T, d or more); base (B, A) int64, item number of each answer item, the last one
     repeated as padding; real (B, A) bool; ends (B,) int64, number of items; mid (B, A, d); features (B, N, d); valid (B, N).
-    Item j's own target state is ``states[:, j + 1]``.
+    Item j's own target state is ``states[:, j + 1]``. view: of all samples where the artifacts have one.
     """
 
     tokens: Tensor
@@ -55,6 +58,13 @@ class Batch:
     mid: Tensor
     features: Tensor
     valid: Tensor
+    view: View | None = None
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same on another device."""
+        moved = {name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)}
+        parts = {} if self.view is None else vars(self.view)
+        return Batch(**moved, view=(parts and View(**{n: p if p is None else p.to(device) for n, p in parts.items()})) or None)
 
 
 def load_samples(folder: str | Path) -> tuple[list[Sample], list[Sample], dict]:
@@ -64,7 +74,8 @@ def load_samples(folder: str | Path) -> tuple[list[Sample], list[Sample], dict]:
     for path in sorted(folder.glob("part-*.safetensors")):
         shard = load_file(path)
         item, fed = 0, 0
-        for length, prompt, picture in zip(*(shard[name].tolist() for name in ("lengths", "prompts", "pictures"))):
+        counted = zip(*(shard[name].tolist() for name in ("lengths", "prompts", "pictures")))
+        for row, (length, prompt, picture) in enumerate(counted):
             rows, answers = slice(item, item + length), slice(fed, fed + length - prompt - 1)
             item, fed = rows.stop, answers.stop
             if length - prompt < 2:
@@ -77,12 +88,26 @@ def load_samples(folder: str | Path) -> tuple[list[Sample], list[Sample], dict]:
                 features=shard["features"][picture],
                 valid=shard["valid"][picture],
                 prompt=prompt,
+                view=_view_of(shard, picture, row, answers),
             )
             (held if (picture_count + picture) % HOLDOUT == HOLDOUT - 1 else train).append(sample)
         picture_count += shard["features"].shape[0]
     if not train:
         raise ValueError(f"{folder.name} holds no artifacts to learn from.")
     return train, held, json.loads((folder / INDEX_NAME).read_text())
+
+
+def _view_of(shard: dict[str, Tensor], picture: int, row: int, answers: slice) -> dict[str, Tensor]:
+    """The view's tensors of sample ``row`` of a shard."""
+    if not set(VIEW_NAMES) <= shard.keys():
+        return {}
+    return {
+        "at": shard["at"],
+        "attended": shard["attended"][row],
+        "cells": shard["cells"][picture],
+        "present": shard["present"][picture],
+        "looked": shard["looked"][answers],
+    }
 
 
 def collate(samples: list[Sample], device: torch.device | str = "cpu") -> Batch:
@@ -109,7 +134,26 @@ def collate(samples: list[Sample], device: torch.device | str = "cpu") -> Batch:
         features=torch.stack([s.features for s in samples]).float(),
         valid=torch.stack([s.valid for s in samples]),
     )
-    return batch if str(device) == "cpu" else Batch(**{name: part.to(device) for name, part in vars(batch).items()})
+    if samples[0].view:
+        batch = replace(batch, view=_collate_view(samples, batch))
+    return batch if str(device) == "cpu" else batch.to(device)
+
+
+def _collate_view(samples: list[Sample], batch: Batch) -> View:
+    """The samples' views as one; the last look of a sample stands for its padding."""
+    stacked = {name: torch.stack([s.view[name] for s in samples]) for name in ("at", "attended", "cells", "present")}
+    bases = torch.arange(batch.base.shape[1])
+    return View(
+        features=batch.features,
+        valid=batch.valid,
+        at=stacked["at"].long(),
+        attended=stacked["attended"].float(),
+        cells=stacked["cells"].float(),
+        present=stacked["present"],
+        looked=torch.stack([s.view["looked"][bases.clamp_max(s.bases - 1)] for s in samples]).long(),
+        states=batch.states,
+        base=batch.base,
+    )
 
 
 class Order:
