@@ -72,7 +72,8 @@ def decode(
     drafter: Annotated[
         str | None,
         typer.Option(
-            help="builtin, blind, none, lookup, a folder, or a smaller target (default: builtin; lookup for published ones)."
+            help="builtin, blind, none, lookup, one of assets/rivals, a folder, or a smaller target "
+            "(default: builtin; lookup for published ones)."
         ),
     ] = None,
     policy: Annotated[str, typer.Option(help=f"What the memory does: {POLICIES}.")] = "fovea",

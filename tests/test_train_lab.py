@@ -196,7 +196,7 @@ def test_an_interrupted_row_goes_on_bit_for_bit(target, artifacts, tmp_path, nam
     one, two = ((tmp_path / way / "rivals" / name / "drafter.safetensors").read_bytes() for way in ("straight", "halting"))
     assert one == two
     line = read_results(tmp_path / "straight" / "results.jsonl")[0]
-    assert ("warm_chain" in line) == (name == "tiger" and bool(line["held_accuracy"]))
+    assert ("warm_chain" in line) == (name == "tiger")
 
 
 def test_a_row_ends_when_its_time_is_up(target, artifacts, tmp_path):

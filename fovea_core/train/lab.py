@@ -66,8 +66,8 @@ def train_lab(
     """Artifacts, then each row that is not finished yet; returns ``work/results.jsonl``.
 
     ``minutes``: a row that takes longer ends there, and its line says how many steps it had ('cut'). ``export``: copy the
-    finished drafters there, ablations left out. Raises ValueError where the folder belongs to another target or recipe, or where
-    what would be exported is too large.
+    finished drafters there, ablations left out. Raises ValueError where the folder belongs to another target or recipe,
+    or where what would be exported is too large.
     """
     rows = rows_for(target, only)
     keep_freed_memory()
@@ -135,12 +135,12 @@ def result_line(name: str, variant: Variant, trainer: DrafterTrainer) -> dict:
         "samples": len(trainer.train),
         "seconds": round(twin.seconds, 1),
         "parameters": sum(p.numel() for p in twin.drafter.parameters()),
-        "held_chain": float(facts.get("held_chain", "nan")),
+        "held_chain": float(facts["held_chain"]) if "held_chain" in facts else None,
         "held_accuracy": json.loads(facts.get("held_accuracy", "[]")),
         "loss": asdict(twin.weights),
         "command": f"python -m fovea_core train-lab --work FOLDER --only {name} --steps {recipe.steps} --seed {recipe.seed}",
     }
-    return line | ({"warm_chain": twin.warm["held_chain"]} if twin.warm else {})
+    return line | ({"warm_chain": twin.warm.get("held_chain")} if twin.turn is not None else {})
 
 
 def read_results(path: Path) -> list[dict]:

@@ -293,7 +293,9 @@ def make_optimizers(drafter: Drafter, recipe: DrafterRecipe) -> list[torch.optim
     if recipe.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
         raise ValueError("training needs torch 2.9 or newer.")
     named = [(name, parameter) for name, parameter in drafter.named_parameters() if parameter.requires_grad]
-    apart = [p for name, p in named if recipe.optimizer == "muon" and p.ndim == 2 and min(p.shape) > 1 and "depth" not in name]
+    vectors = ("depth", "blank", "asked")  # rows that are no matrix's
+    matrices = [p for name, p in named if p.ndim == 2 and min(p.shape) > 1 and name.rpartition(".")[2] not in vectors]
+    apart = matrices if recipe.optimizer == "muon" else []
     rest = [p for _, p in named if all(p is not other for other in apart)]
     optimizers = [torch.optim.AdamW(rest, lr=recipe.lr, betas=(0.9, 0.95), weight_decay=0, fused=True)]
     if apart:
