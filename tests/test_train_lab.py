@@ -87,37 +87,37 @@ def test_the_policy_phase_moves_the_router_to_what_is_accepted(target, artifacts
         "tiger", target, replace(RECIPE, steps=40), variant=replace(RIVALS["tiger"], rival={"source": "routed", "entries": 1})
     )
     batch = collate(load_samples(artifacts)[0][:2])
-    truth = truth_of(batch, twin.drafter.head, 3)
-    good = 2
+    truth = truth_of(batch, twin.drafter.head, 2)
+    good, drawn, roots = 2, [], []
     before = {name: part.clone() for name, part in twin.drafter.state_dict().items()}
-
-    drawn = []
     settle = type(twin.drafter).settle
 
-    def noting(self, roots, given, every=False, chosen=None):
-        if chosen is not None:
-            drawn.append(chosen[..., 0])
-        return settle(self, roots, given, every, chosen)
+    def noting(self, states, given, every=False, chosen=None):
+        roots.append(states)
+        drawn.append(None if chosen is None else chosen[..., 0])
+        return settle(self, states, given, every, chosen)
 
     monkeypatch.setattr(type(twin.drafter), "settle", noting)
     monkeypatch.setattr(reinforce, "accepted", lambda hits, truth, shape: (drawn[-1] == good).float() * 3)
+    monkeypatch.setattr(reinforce, "GROUPS", 12)
+    twin.tuning.param_groups[0]["lr"] = 5e-3
 
-    roots = torch.ones(2, 1, target.hidden_size)
-
+    @torch.no_grad()
     def chance() -> float:
         given = twin.drafter.given(batch.view)
-        return float(twin.drafter.router(roots, given.asked, batch.valid)[..., good].exp().mean())
+        return float(twin.drafter.router(roots[0], given.asked, batch.valid)[..., good].exp()[batch.real].mean())
 
-    first = chance()
-    draws = torch.Generator().manual_seed(0)
-    for _ in range(25):
-        loss, _ = policy_loss(twin.drafter, twin.anchor, batch, truth, 3, draws)
+    draws, found = torch.Generator().manual_seed(0), []
+    for _ in range(6):
+        loss, reward = policy_loss(twin.drafter, twin.anchor, batch, truth, 2, draws)
+        found.append(chance())
+        assert 0 <= reward <= 3
         twin.drafter.zero_grad(set_to_none=True)
         loss.backward()
         with_gradient = {name for name, p in twin.drafter.named_parameters() if p.grad is not None and p.grad.abs().sum() > 0}
         assert with_gradient and all(name.startswith("router.") for name in with_gradient)
         twin.tuning.step()
-    assert chance() > first
+    assert chance() > 1.5 * found[0]
     after = twin.drafter.state_dict()
     assert all(torch.equal(part, before[name]) for name, part in after.items() if not name.startswith("router."))
 

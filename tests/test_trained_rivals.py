@@ -101,7 +101,9 @@ def test_unroll_equals_decoding(target, answers, batch, name):
         for a in range(int(batch.real[b].sum())):
             at = int(batch.base[b, a]) + 1
             said = answer[: a + 1]
-            run = target.prefill(toy_picture(picture), question, said[:-1], watch=(1, 2))
+            # The look of a round is that of the token that predicted its root, here the last of the run's prompt.
+            read = said[:-1] if twin.variant.rival.get("source") == "watched" else []
+            run = target.prefill(toy_picture(picture), question, read, watch=(1, 2))
             made = rival.start(run, RunSettings(detail="rounds"))
             made.extend(tokens[:at], hidden[:at], positions[:at])
             if twin.variant.rival.get("parallel"):
