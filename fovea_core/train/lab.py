@@ -29,7 +29,7 @@ from fovea_core.train.twin import DrafterRecipe, tap_layers
 from fovea_core.train.variants import ROWS, TAPS, Variant
 
 #: Optimizer steps of every row; pictures of each kind, four answers each; their first seed.
-STEPS, PICTURES, LAB_SEEDS = 1_200, 1_000, 7_000_000
+STEPS, PICTURES, LAB_SEEDS = 1_600, 1_000, 7_000_000
 #: What the exported drafters may weigh together.
 EXPORT_BYTES = 20 * 2**20
 
@@ -124,6 +124,7 @@ def result_line(name: str, variant: Variant, trainer: DrafterTrainer) -> dict:
     """What a finished row says of itself; ``warm_chain``: the held-out chain length before a second phase, if it has one."""
     twin, recipe = trainer.twins[0], trainer.recipe
     facts = twin.drafter.config.provenance
+    options = f"--only {name} --steps {recipe.steps} --seed {recipe.seed}{' --autocast' if recipe.autocast else ''}"
     line = {
         "name": name,
         "label": variant.label,
@@ -138,7 +139,7 @@ def result_line(name: str, variant: Variant, trainer: DrafterTrainer) -> dict:
         "held_chain": float(facts["held_chain"]) if "held_chain" in facts else None,
         "held_accuracy": json.loads(facts.get("held_accuracy", "[]")),
         "loss": asdict(twin.weights),
-        "command": f"python -m fovea_core train-lab --work FOLDER --only {name} --steps {recipe.steps} --seed {recipe.seed}",
+        "command": f"python -m fovea_core train-lab --work FOLDER {options}",
     }
     return line | ({"warm_chain": twin.warm.get("held_chain")} if twin.turn is not None else {})
 

@@ -62,9 +62,12 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same on another device."""
-        moved = {name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)}
-        parts = {} if self.view is None else vars(self.view)
-        return Batch(**moved, view=(parts and View(**{n: p if p is None else p.to(device) for n, p in parts.items()})) or None)
+        return Batch(**_moved(self, device), view=None if self.view is None else View(**_moved(self.view, device)))
+
+
+def _moved(parts: Batch | View, device: torch.device | str) -> dict[str, Tensor]:
+    """The tensors among the fields of ``parts`` on another device."""
+    return {name: part.to(device) for name, part in vars(parts).items() if isinstance(part, Tensor)}
 
 
 def load_samples(folder: str | Path) -> tuple[list[Sample], list[Sample], dict]:

@@ -54,6 +54,8 @@ _TOKENS = {"hidden": 0.0, "kl": 1.0, "token": 0.0, "middle": 0.0}
 
 
 def _rival(label: str, known: str, loss: dict, **options) -> Variant:
+    """A row without FOVEA's memory. What an abstract leaves open is ours (docs/LOG.md): of HAWK all cells are read, none is
+    chosen; in DREAM's context stay the image tokens on which the target looked most at the end of the prompt."""
     return Variant(label, known, sighted=False, loss=loss, **options)
 
 
