@@ -10,7 +10,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fovea_core import cli
 from fovea_core.decode.fovea import trained_in
+from fovea_core.targets import registry
 from fovea_core.train import lab, reinforce
 from fovea_core.train.lab import export_rows, read_results, rows_for, train_rows
 from fovea_core.train.loss import LossWeights, Truth
@@ -208,3 +210,12 @@ def test_a_row_ends_when_its_time_is_up(target, artifacts, tmp_path):
 def test_unknown_rows_are_refused(target):
     with pytest.raises(ValueError, match="no row 'medusa'"):
         rows_for(target, ["medusa"])
+
+
+def test_the_commands_say_what_is_wrong(target, tmp_path, monkeypatch, capsys):
+    """One sentence, before anything is drawn or loaded."""
+    monkeypatch.setattr(registry, "load_target", lambda *arguments: target)
+    assert cli.main(["train-lab", "--work", str(tmp_path / "w"), "--only", "blind, medusa"]) == 2
+    assert "There is no row 'medusa': fovea, blind, eagle3" in capsys.readouterr().err and not (tmp_path / "w").exists()
+    assert cli.main(["bench", "table2", "--rivals", str(tmp_path / "none")]) == 2
+    assert "There is no folder" in capsys.readouterr().err
