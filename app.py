@@ -28,6 +28,12 @@ def main() -> None:
     parser.add_argument(
         "--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"], help="of the weights of these models"
     )
+    parser.add_argument(
+        "--lab-runs",
+        default="auto",
+        choices=["auto", "on", "off"],
+        help="offer to measure the Lab's studies anew, minutes of this machine (auto: where no other machine is let in)",
+    )
     parser.add_argument("--offline", action="store_true", help="never ask the hub")
     parser.add_argument("--event-log", metavar="F", help="note in F when each event of a run was decided (for bench page)")
     arguments = parser.parse_args()
@@ -39,6 +45,7 @@ def main() -> None:
     from app.loaded import load_builtin
     from app.models import Models
     from app.news import log_events
+    from app.pages.lab import only_here
     from app.session import Session
 
     watch = log_events(arguments.event_log) if arguments.event_log else None
@@ -50,7 +57,8 @@ def main() -> None:
             parser.error(str(error))
         offers = {"offers": models.offers}
     session = Session(lambda: load_builtin(arguments.device), watch, **offers)
-    page = build_page(session, models=models)
+    reruns = only_here(arguments.host) if arguments.lab_runs == "auto" else arguments.lab_runs == "on"
+    page = build_page(session, models=models, reruns=reruns)
     launch_page(page, arguments.host, arguments.port)
     loading = threading.Timer(GALLERY_FIRST_S, session.start)
     loading.start()

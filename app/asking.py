@@ -11,6 +11,7 @@ from fovea_core.request import Request, checked_question
 from fovea_core.settings import PAPER_SHAPE, SettingsError, make_settings, parse_tree
 from fovea_core.trace.codec import Header
 from fovea_core.trace.events import RunStarted
+from fovea_core.trace.fold import Summary
 
 #: What the tree box offers beside a shape written as levels,children,nodes.
 TREES = {
@@ -19,9 +20,12 @@ TREES = {
     "chain": "6,1,7",
 }
 #: The drafters that the page offers with the embedded model.
-DRAFTERS = ("builtin", "blind", "lookup", "none")
+DRAFTERS = ("builtin", "blind", "lookup", "trie", "none")
 #: Smallest and largest value that page and API take.
 LIMITS = {"max_new_tokens": (1, 512), "temperature": (0, 2), "top_p": (0.05, 1)}
+#: Until a draft is sent nothing tells whether there will be one: an empty one is followed by the target's own step at once.
+DRAFTING = "The drafter drafts; where it has nothing to offer, the target writes the next word alone …"
+DOING = {"drafting": DRAFTING, "verifying": "The target checks the draft …"}
 Status = dict[str, str | int]
 
 
@@ -104,7 +108,7 @@ def status_of(update: Update) -> Status:
 
 def _said(update: Update) -> tuple[str, str]:
     summary = update.summary
-    lasting = f" {int(update.since_s)} s" if update.since_s >= 1 else ""  # what is over at once needs no clock
+    lasting = lasted(update)
     if update.phase == "loading":
         return f"Loading the model …{lasting}", "busy"
     if update.phase == "waiting":
@@ -113,9 +117,7 @@ def _said(update: Update) -> tuple[str, str]:
     if update.phase == "prefill":
         return f"The target reads picture and question …{lasting}", "busy"
     if update.phase == "answering":
-        doing = {"drafting": " The drafter drafts …", "verifying": " The target checks the draft …"}.get(update.step, "")
-        counts = f"Answering: {_counts(summary)}."
-        return counts + (doing + lasting if lasting else ""), "busy"
+        return f"Answering: {how_far(summary)}.{under_way(update)}", "busy"
     if update.phase == "comparing":
         return f"Measuring plain decoding of the same request …{lasting}", "busy"
     if update.phase == "trouble":
@@ -128,10 +130,21 @@ def _said(update: Update) -> tuple[str, str]:
     return finished_text(summary), "done"
 
 
+def lasted(update) -> str:
+    """How long a phase of an update (of a run or a pair), or a step of it, has lasted; nothing of what is over at once."""
+    return f" {int(update.since_s)} s" if update.since_s >= 1 else ""
+
+
+def under_way(update) -> str:
+    """What a run that answers does just now, where that takes its time."""
+    lasting = lasted(update)
+    return f" {DOING[update.step]}{lasting}" if lasting and update.step in DOING else lasting
+
+
 def finished_text(summary) -> str:
     """How a run ended, and its figures, in one line."""
     ended = {"stopped": "Stopped", None: "Unfinished"}.get(summary.reason, "Done")
-    parts = [_counts(summary)]
+    parts = [how_far(summary)]
     if summary.tau is not None:
         parts.append(f"tau {summary.tau:.2f}")
     if summary.compared:
@@ -158,5 +171,6 @@ def _count(number: int, one: str) -> str:
     return f"{number} {one}{'' if number == 1 else 's'}"
 
 
-def _counts(summary) -> str:
+def how_far(summary: Summary) -> str:
+    """How far an answer has come."""
     return f"{_count(len(summary.tokens), 'token')} in {_count(summary.rounds, 'round')}"

@@ -13,7 +13,7 @@ from app.guard import CLEANED_EVERY_S, KEPT_NOTE, KEPT_S, MOST_CLIENTS, Guard
 from app.models import Models
 from app.pages.compare import build_compare
 from app.pages.explain import build_explain
-from app.pages.lab import build_lab, measured
+from app.pages.lab import build_lab, measured, wire_lab
 from app.pages.learn import build_learn
 from app.session import Session
 from app.theme import CSS, make_theme
@@ -29,9 +29,12 @@ HEAD = (
 _HEAD_JS = "element.querySelector('.fx-tour').addEventListener('click', () => trigger('tour'));"
 
 
-def build_page(session: Session, examples: Sequence[Example] | None = None, models: Models | None = None) -> gr.Blocks:
+def build_page(
+    session: Session, examples: Sequence[Example] | None = None, models: Models | None = None, reruns: bool = False
+) -> gr.Blocks:
     """The page on top of ``session``; ``examples`` None takes the recorded ones of the repository; ``models``: what else than
-    the embedded model may be loaded, None = nothing."""
+    the embedded model may be loaded, None = nothing; ``reruns``: the Lab's studies can be measured anew on this machine, for
+    pages that no stranger reaches."""
     examples = load_examples() if examples is None else examples
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False, delete_cache=(CLEANED_EVERY_S, KEPT_S)) as blocks:
         head = gr.HTML(html_template=HEAD, js_on_load=_HEAD_JS)
@@ -40,9 +43,10 @@ def build_page(session: Session, examples: Sequence[Example] | None = None, mode
                 on = build_explain(session, examples, models)
             with gr.Tab("Compare", id="compare"):
                 pair = build_compare(session, examples, on.asked[:-2], on.models.shown if on.models else None)
-            if found := measured(ASSETS / "bench"):
+            studies = []
+            if reruns or measured(ASSETS / "bench"):
                 with gr.Tab("Lab", id="lab"):
-                    build_lab(found)
+                    studies = build_lab(session, ASSETS / "bench", reruns)
             with gr.Tab("Learn", id="learn"):
                 build_learn(examples)
         open_tour = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
@@ -52,6 +56,7 @@ def build_page(session: Session, examples: Sequence[Example] | None = None, mode
             on.models.wire(blocks, pair.ways, pair.presses)
         blocks.unload(on.leave)
         blocks.unload(pair.leave)
+        wire_lab(blocks, studies)
         add_api(session)
     return blocks.queue(max_size=64, default_concurrency_limit=8)
 

@@ -26,6 +26,7 @@ LABELS = {
     "builtin": "FOVEA, trained",
     "blind": "its blind twin, no memory",
     "lookup": "prompt lookup, untrained",
+    "trie": "trie: a tree of what followed the same words, untrained",
     "none": "none: plain steps",
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.asking import DRAFTERS, Status, make_ticket, status
+from app.asking import DRAFTERS, Status, how_far, lasted, make_ticket, status, under_way
 from app.ticket import Board, Ticket
 from fovea_core.request import Request
 from fovea_core.settings import SettingsError, make_settings
@@ -33,6 +33,7 @@ WAYS = {
     "unread": ("FOVEA, memory switched off", "builtin", "none"),
     "blind": ("Its blind twin, trained without", "blind", "none"),
     "lookup": ("Prompt lookup, untrained", "lookup", "none"),
+    "trie": ("Trie: a tree of what followed the same words, untrained", "trie", "none"),
     "plain": ("Plain decoding", "none", "none"),
 }
 SIDES = ("A", "B")
@@ -168,18 +169,18 @@ def pair_status(update: PairUpdate) -> Status:
 
 def _said(update: PairUpdate) -> tuple[str, str]:
     phase, _, side = update.phase.partition(" ")
-    summary = update.summaries[SIDES.index(side) if side else 0]
+    summary, lasting = update.summaries[SIDES.index(side) if side else 0], lasted(update)
     if phase == "loading":
-        return "Loading the model …", "busy"
+        return f"Loading the model …{lasting}", "busy"
     if phase == "waiting":
         place = f"{update.ahead} before you" if update.ahead else "next"
-        return f"Waiting for the model: {place}.", "busy"
+        return f"Waiting for the model: {place}.{lasting}", "busy"
     if phase == "prefill":
-        return f"{side}: the target reads picture and question …", "busy"
+        return f"{side}: the target reads picture and question …{lasting}", "busy"
     if phase == "answering":
-        return f"{side} answers: {len(summary.tokens)} tokens in {summary.rounds} rounds.", "busy"
+        return f"{side} answers: {how_far(summary)}.{under_way(update)}", "busy"
     if phase == "comparing":
-        return "Timing A, B and plain decoding in turns, without recording …", "busy"
+        return f"Timing A, B and plain decoding in turns, without recording …{lasting}", "busy"
     if phase == "trouble":
         return update.trouble or "", "trouble"
     if phase == "stopped":

@@ -148,7 +148,7 @@ def main() -> None:
     from fovea_core.engine import load_engine
 
     engine = load_engine("builtin")
-    for name in ("builtin", "blind", "lookup"):
+    for name in ("builtin", "blind", "lookup", "trie"):
         engine.drafter(name)  # here, since on other threads the host does not stand in for CUDA
     session = Session(lambda: LentEngine(engine, spaces.GPU))
     session.start().result()

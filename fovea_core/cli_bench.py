@@ -74,6 +74,20 @@ def _policies(name: str, help: str) -> None:
         _measure(context, partial(bench_policies, name), print_policies, seeds, SEEDS, as_json)
 
 
+@bench_app.command("table1")
+def bench_table1(
+    context: typer.Context,
+    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Seeds of the pictures, B not included.")] = None,
+    as_json: JsonFile = None,
+) -> None:
+    """Every drafter against plain decoding, in turns: prompt lookup, the trie, the blind twin, FOVEA."""
+    from fovea_core.bench.report_lab import print_table1
+    from fovea_core.bench.table1 import SEEDS
+    from fovea_core.bench.table1 import bench_table1 as measure
+
+    _measure(context, measure, print_table1, seeds, SEEDS, as_json)
+
+
 _policies("table7", "The same drafter under every policy of its memory: what the state's own choice is worth.")
 
 
@@ -101,18 +115,34 @@ _policies("fig4", "How many entries a read keeps: fixed numbers against the cumu
 _policies("fig6", "How deep in the draft tree states may read.")
 
 
-@bench_app.command("load")
-def bench_load(
+@bench_app.command("fig2")
+def bench_fig2(
     context: typer.Context,
     seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Seeds of the pictures, B not included.")] = None,
     as_json: JsonFile = None,
 ) -> None:
+    """How much of the picture a state needs: drafts with none to all of the entries, and how far the focus moves."""
+    from fovea_core.bench.budgets import SEEDS
+    from fovea_core.bench.budgets import bench_fig2 as measure
+    from fovea_core.bench.report_lab import print_budgets
+
+    _measure(context, measure, print_budgets, seeds, SEEDS, as_json)
+
+
+@bench_app.command("load")
+def bench_load(
+    context: typer.Context,
+    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Seeds of the pictures, B not included.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One and eight requests with short answers only.")] = False,
+    as_json: JsonFile = None,
+) -> None:
     """Decode 1 to 8 requests in lock-step, and bursts of them: the draft chosen by cost against every fixed shape."""
-    from fovea_core.bench.load import SEEDS
-    from fovea_core.bench.load import bench_load as measure
+    from functools import partial
+
+    from fovea_core.bench.load import SEEDS, bench_load
     from fovea_core.bench.report_load import print_load
 
-    _measure(context, measure, print_load, seeds, SEEDS, as_json)
+    _measure(context, partial(bench_load, quick=quick), print_load, seeds, SEEDS, as_json)
 
 
 @bench_app.command("questions")

@@ -39,7 +39,9 @@ def targets(
 def doctor(
     context: typer.Context,
     target: Annotated[str, typer.Option(help="builtin, a folder, or an id that `targets` lists.")] = "builtin",
-    drafter: Annotated[str, typer.Option(help="none, builtin, blind, lookup, a folder, or a smaller target's id.")] = "none",
+    drafter: Annotated[
+        str, typer.Option(help="none, builtin, blind, lookup, trie, a folder, or a smaller target's id.")
+    ] = "none",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "auto",
     report: Annotated[str | None, typer.Option("--json", metavar="F", help="Write the report to F (- = stdout).")] = None,

@@ -17,7 +17,8 @@ def run_set(
     file: Annotated[Path, typer.Argument(help="JSON lines of {image, question, group?}; pictures beside the file.")],
     target: Annotated[str, typer.Option(help="builtin, a folder, or a hub id that `targets` lists.")] = "builtin",
     drafter: Annotated[
-        str | None, typer.Option(help="builtin, blind, none, lookup, a folder, or a smaller target (default: as `decode`).")
+        str | None,
+        typer.Option(help="builtin, blind, none, lookup, trie, a folder, or a smaller target (default: as `decode`)."),
     ] = None,
     policy: Annotated[str, typer.Option(help=f"What the memory does: {POLICIES}.")] = "fovea",
     tree: Annotated[str, typer.Option(metavar="D,k,B", help="Levels, children, nodes, or auto.")] = "auto",
@@ -36,8 +37,9 @@ def run_set(
     if not 1 <= repeats <= 9:
         raise SettingsError(f"repeats {repeats} is not possible: 1 to 9.")
     from fovea_core import run_set as sets
+    from fovea_core.rows import read_rows
 
-    rows, done, console = sets.read_rows(file), sets.read_table(out) if out else [], context.obj["console"]
+    rows, done, console = read_rows(file), sets.read_table(out) if out else [], context.obj["console"]
     check_place(str(out) if out else None)
     from fovea_core.bench.report import progress_bar
     from fovea_core.engine import load_engine

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fovea_core.cli_doctor import DTYPE_HELP
+from fovea_core.settings import SettingsError
 from fovea_core.terminal import say
 
 
@@ -48,43 +50,107 @@ def train_target(
 
 def train_drafter(
     context: typer.Context,
-    work: Annotated[Path, typer.Option(help="Folder outside the tree for pictures, artifacts and checkpoints.")],
-    target: Annotated[str, typer.Option(help="builtin, or a folder.")] = "builtin",
+    work: Annotated[Path, typer.Option(help="Folder outside the tree for artifacts and checkpoints; it resumes.")],
+    target: Annotated[str, typer.Option(help="builtin, a folder, or a hub id that `targets` lists.")] = "builtin",
     which: Annotated[str, typer.Option(help="both, drafter or blind.")] = "both",
-    start: Annotated[Path | None, typer.Option(help="Go on from the twins in this folder, for example assets/builtin.")] = None,
     export: Annotated[Path | None, typer.Option(help="Copy the finished drafters here, for example assets/builtin.")] = None,
+    seed: Annotated[int, typer.Option(help="Of weights, order and choice.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "auto",
+    threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your own pairs: a folder with questions.jsonl beside its pictures, such a file, or a LLaVA-style JSON."
+        ),
+    ] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the pictures, if not the file's.")] = None,
+    preset: Annotated[str, typer.Option(help="paper or quick.")] = "paper",
+    pairs: Annotated[int | None, typer.Option(help="Most pairs (default: the preset's).")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Times each is seen.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Answers that pass at once in training.")] = None,
+    accumulate: Annotated[int | None, typer.Option(help="Such batches an optimizer step.")] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(help="Longest answer learnt from.")] = None,
+    rows: Annotated[int | None, typer.Option(help="Answers decoded at once (default: as memory allows).")] = None,
+    every_turn: Annotated[
+        bool,
+        typer.Option("--every-turn", help="Each human turn is a question of its own, not the first only."),
+    ] = False,
+    anywhere: Annotated[bool, typer.Option("--anywhere", help="Pictures may lie outside their folder.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Measure, print the estimate and stop.")] = False,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="Go on from the twins in this folder, for example assets/builtin; with --only memory a drafter's."),
+    ] = None,
+    only: Annotated[str, typer.Option(help="all, or memory: the body of --start stays as it is.")] = "all",
     pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 4_000,
     first_seed: Annotated[int, typer.Option(help="Of the pictures; earlier trainings began at 3000000.")] = 3_000_000,
     own_answers: Annotated[bool, typer.Option(help="Learn from what the target says itself, not from right answers.")] = False,
     steps: Annotated[int | None, typer.Option(help="Optimizer steps (default: the recipe's).")] = None,
-    seed: Annotated[int, typer.Option(help="Of weights and order.")] = 0,
-    autocast: Annotated[bool, typer.Option(help="Products in bfloat16.")] = False,
-    threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
+    autocast: Annotated[
+        bool | None, typer.Option(help="Products in bfloat16 (default: the preset's; drawn pictures: off).")
+    ] = None,
     workers: Annotated[int, typer.Option(help="Processes that draw.")] = 1,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
-    """Train the FOVEA drafter and its blind twin on what the target makes of answers; resumable."""
+    """Train a FOVEA drafter and its blind twin on what the target makes of answers; resumable.
+
+    With --data for any target, from pictures and questions of your own. Without it for the embedded target, from pictures drawn
+    for it: --start, --pictures, --first-seed, --own-answers, --steps and --workers are for those, the options from --images to
+    --dry-run are not.
+    """
     from fovea_core.targets.registry import load_target, pick_device
-    from fovea_core.train.builtin import make_drafters
-    from fovea_core.train.drafter import DrafterRecipe
 
     console = context.obj["console"]
-    chosen = {"seed": seed, "autocast": autocast} | ({} if steps is None else {"steps": steps})
-    options = {
-        "pictures": pictures,
-        "own_answers": own_answers,
-        "which": which,
-        "start": start,
-        "first_seed": first_seed,
-        "export": export,
-        "threads": threads,
-        "workers": workers,
-    }
-    loaded = load_target(target, pick_device(device))
-    recipe = DrafterRecipe(**chosen)
-    recipe = recipe if start is None else recipe.onward()
-    folders = make_drafters(work, loaded, recipe, log=lambda text: say(console, str(text)), **options)
-    say(console, f"The drafters are in {', '.join(map(str, folders))}")
+
+    def tell(text: object) -> None:
+        say(console, str(text))
+
+    if only not in ("all", "memory"):
+        raise SettingsError(f"only {only[:40]!r} is not possible: all or memory.")
+    if only == "memory" and not (data and start):
+        raise SettingsError("To train a memory only, name the drafter that gets it with --start, and your pairs with --data.")
+    if data is not None:
+        stray = {"--start": only == "all" and start, "--steps": steps, "--own-answers": own_answers}
+        said = "and --data do not go together"
+    else:
+        stray, said = {"--images": images, "--dry-run": dry_run}, "is for pairs of your own: name --data"
+    for option in (name for name, value in stray.items() if value):
+        raise SettingsError(f"{option} {said}.")
+    if data is not None:
+        from fovea_core.train.own import make_own_drafters
+        from fovea_core.train.pairs import read_pairs
+        from fovea_core.train.presets import pick_preset
+
+        recipe = {"seed": seed, "autocast": autocast, "batch": batch, "accumulate": accumulate}
+        chosen = pick_preset(preset, pairs=pairs, epochs=epochs, max_new_tokens=max_new_tokens, **recipe)
+        found = read_pairs(data, images, most=chosen.pairs, every_turn=every_turn, anywhere=anywhere, seed=seed)
+        _threads(threads)
+        loaded = load_target(target, pick_device(device), dtype)
+        how = {"which": which, "memory_of": start, "export": export, "rows": rows, "dry_run": dry_run}
+        folders = make_own_drafters(work, loaded, found, chosen, log=tell, **how)
+    else:
+        from fovea_core.train.builtin import make_drafters
+        from fovea_core.train.drafter import DrafterRecipe
+
+        chosen = {"seed": seed, "autocast": bool(autocast)} | ({} if steps is None else {"steps": steps})
+        options = {
+            "pictures": pictures,
+            "own_answers": own_answers,
+            "which": which,
+            "start": start,
+            "first_seed": first_seed,
+            "export": export,
+            "threads": threads,
+            "workers": workers,
+        }
+        loaded = load_target(target, pick_device(device), dtype)
+        if loaded.published:
+            raise SettingsError(f"The target {loaded.id} does not know drawn pictures: say with --data what to ask it.")
+        recipe = DrafterRecipe(**chosen)
+        recipe = recipe if start is None else recipe.onward()
+        folders = make_drafters(work, loaded, recipe, log=tell, **options)
+    if folders:
+        tell(f"The drafters are in {', '.join(map(str, folders))}")
 
 
 def train_lab(
@@ -107,10 +173,14 @@ def train_lab(
     from fovea_core.train.lab import PICTURES, STEPS, lab_recipe
     from fovea_core.train.lab import train_lab as train
 
-    console = context.obj["console"]
+    console, loaded = context.obj["console"], load_target(target, pick_device(device))
+    if loaded.published:
+        raise SettingsError(
+            f"The target {loaded.id} does not know drawn pictures: the Lab's rows are trained for one that does."
+        )
     results = train(
         work,
-        load_target(target, pick_device(device)),
+        loaded,
         only=tuple(name.strip() for name in only.split(",")) if only else (),
         recipe=lab_recipe(STEPS if steps is None else steps, seed, autocast),
         minutes=minutes,
@@ -121,3 +191,45 @@ def train_lab(
         log=lambda text: say(console, str(text)),
     )
     say(console, f"The results are in {results}")
+
+
+def import_drafter(
+    context: typer.Context,
+    head: Annotated[Path, typer.Argument(help="Folder of a published head: config.json and weights.")],
+    out: Annotated[Path, typer.Option(help="Write the drafter here.")],
+    target: Annotated[str, typer.Option(help="The target it was trained for: a folder, or a hub id that `targets` lists.")],
+    format: Annotated[str, typer.Option(help="eagle (1 and 2), msd or vispec.")],
+    licence: Annotated[str, typer.Option(help="Of the head, if its README.md does not name it.")] = "",
+    source: Annotated[str, typer.Option(help="Where the head was published (default: the folder's name).")] = "",
+    dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "auto",
+) -> None:
+    """Turn a published drafter head into a drafter without a trained memory; `train-drafter --only memory` trains one on it."""
+    from fovea_core.decode.fovea import load_drafter
+    from fovea_core.drafter.checkpoint import save_drafter
+    from fovea_core.drafter.published import Origin, licence_of, read_published
+    from fovea_core.targets.registry import load_target
+    from fovea_core.train.card import write_card
+
+    console, licence = context.obj["console"], licence or licence_of(head)
+    if not licence:
+        raise SettingsError("Under which licence was this head published? Its folder does not say: name it with --licence.")
+    loaded = load_target(target, dtype=dtype)
+    drafter, skipped = read_published(head, Origin(format, source or head.name, licence), loaded.id, loaded.fingerprint)
+    drafter.attach(loaded.embedding, loaded.head)  # fits, or says what does not, before anything is written
+    save_drafter(out, drafter)
+    write_card(out)
+    load_drafter(out, loaded)
+    if skipped:
+        say(console, f"Left out: {', '.join(skipped)}")
+    say(console, f"The drafter is in {out}; its memory is not trained, so it drafts blindly.")
+
+
+def _threads(count: int | None) -> None:
+    """Freed memory stays here; ``count`` threads where one is named."""
+    import torch
+
+    from fovea_core.train.allocator import keep_freed_memory
+
+    keep_freed_memory()
+    if count:
+        torch.set_num_threads(count)

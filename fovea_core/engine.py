@@ -10,7 +10,7 @@ from PIL import Image
 
 from fovea_core.bench.doctor import Health
 from fovea_core.bench.first_look import first_look
-from fovea_core.decode.cost import cost_table
+from fovea_core.decode.cost import busy, cost_table
 from fovea_core.decode.draft import Drafter
 from fovea_core.decode.fovea import load_drafter
 from fovea_core.decode.lookup import LookupDrafter
@@ -18,13 +18,16 @@ from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import compare, judge, measure_plain
 from fovea_core.decode.redraft import Redraft, RedraftError, redraft
 from fovea_core.decode.sibling import SiblingDrafter
+from fovea_core.decode.trie import TrieDrafter
 from fovea_core.request import Request
 from fovea_core.targets.base import Target
 from fovea_core.targets.registry import Step, is_target, load_target, pick_device, unheard
 from fovea_core.trace.events import AnyEvent, Compared, CostTable, Finished, RunStarted
 
-#: Names of drafters that are no folder: the trained one, its twin without a memory, nothing (plain steps), prompt lookup.
-DRAFTERS = ("builtin", "blind", "none", "lookup")
+#: Names of drafters that are no folder: the trained one, its twin without a memory, nothing (plain steps), prompt lookup, trie.
+DRAFTERS = ("builtin", "blind", "none", "lookup", "trie")
+#: Those that need no weights.
+_COPYING = {"lookup": LookupDrafter, "trie": TrieDrafter}
 REPEATS = 3
 #: Answers slower than this are compared once instead of REPEATS times.
 SLOW_MS = 4_000
@@ -41,6 +44,7 @@ class Engine:
         self.lock = threading.Lock()
         self._drafters: dict[str, Drafter | None] = {}
         self._costs: dict[str, CostTable] = {}
+        self._unsure: set[str] = set()  # whose table was measured while others used the machine
 
     def drafter(self, name: str) -> Drafter | None:
         """The drafter of that name, loaded at first use; None stands for plain steps. Raises ValueError with a sentence."""
@@ -55,8 +59,10 @@ class Engine:
         yield from decode(self.target, drafter, request.image, request.question, settings, cost=cost, stop=stop)
 
     def cost(self, drafter: str) -> CostTable:
-        """The measured cost table of this pair on this machine, measured once a process at most."""
-        if drafter not in self._costs:
+        """The measured cost table of this pair on this machine: measured once a process, and once more, when it is asked for on
+        a quiet machine, where the first was measured on a busy one."""
+        if drafter not in self._costs or (drafter in self._unsure and not busy()):
+            (self._unsure.add if busy() else self._unsure.discard)(drafter)
             self._costs[drafter] = cost_table(self.target, self.drafter(drafter))
         return self._costs[drafter]
 
@@ -153,8 +159,8 @@ def load_engine(
 def _drafter(name: str, target: Target, dtype: str, local: bool) -> Drafter | None:
     if name == "none":
         return None
-    if name == "lookup":
-        return LookupDrafter()
+    if name in _COPYING:
+        return _COPYING[name]()
     if is_target(name, local):
         return SiblingDrafter(load_target(name, target.device, dtype, local), target)
     return load_drafter(name, target)

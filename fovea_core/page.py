@@ -23,6 +23,7 @@ SCRIPTS = (
     "heat.js",
     "stage.js",
     "answer.js",
+    "names.js",
     "caption.js",
     "tree.js",
     "strip.js",

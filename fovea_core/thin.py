@@ -31,17 +31,20 @@ def pack(matrix: Tensor):
 
 
 class Matrix:
-    """``matrix(x)``: (m, in) rows times the (out, in) ``weight``, (m, out); packed where that is faster."""
+    """``matrix(x)``: (m, in) rows times the (out, in) ``weight``, (m, out), plus ``bias`` (out,) if there is one; packed where
+    that is faster."""
 
-    def __init__(self, weight: Tensor) -> None:
-        self.packed, self.transposed = pack(weight), weight.t()
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self.packed, self.transposed, self.bias = pack(weight), weight.t(), bias
         if self.packed is None and weight.numel() <= COPY_LIMIT:
             self.transposed = self.transposed.contiguous()  # as the plain product reads it
 
     def __call__(self, x: Tensor) -> Tensor:
         if self.packed is not None and x.shape[0] <= MOST_ROWS:
-            return torch.ops.quantized.linear_dynamic_fp16(x, self.packed)
-        return x @ self.transposed
+            y = torch.ops.quantized.linear_dynamic_fp16(x, self.packed)
+        else:
+            y = x @ self.transposed
+        return y if self.bias is None else y + self.bias
 
 
 class ThinLinear(nn.Linear):

@@ -53,6 +53,21 @@ def load_toys():
     return target, toy_drafter(target), toy_drafter(target, sighted=False)
 
 
+def test_a_load_has_as_many_requests_as_it_says(monkeypatch):
+    """With fewer pictures than requests the same are asked again, each in a run of its own."""
+    monkeypatch.setattr(load, "BATCHES", 1)
+    seen = []
+
+    def counted(ways, chooser, runs, wanted, budget, number):
+        seen.append((len(runs), len({id(run) for run in runs}), len(wanted)))
+        return batch(4, 100)
+
+    monkeypatch.setattr(load, "time_batch", counted)
+    monkeypatch.setattr(load, "time_bursts", lambda ways, asked, budget, unit_ms: setattr(ways, "answers", 1) or {})
+    measure_settings(load_toys, range(9_400_000, 9_400_001), loads=(1, 3), lengths={"short": 2}, scale=0.25)
+    assert seen == [(1, 1, 1), (3, 3, 3)]
+
+
 def test_the_bench_on_toys(monkeypatch):
     """Every way answers every request as its single plain run does, in lock-step and in bursts; the result can be printed."""
     monkeypatch.setattr(load, "BATCHES", 1)
@@ -73,7 +88,7 @@ def test_the_bench_on_toys(monkeypatch):
         assert list(one["tokens_per_s"]) == [*FIXED, "adaptive"] and min(one["tokens_per_s"].values()) > 0
         assert one["best"] in FIXED and sum(one["rounds"].values()) == pytest.approx(1)
         assert one["of_best_interval"][0] <= one["of_best"] <= one["of_best_interval"][1]
-    assert list(out["loads"]) == list(out["cost"]) == ["1", "2"]
+    assert list(out["loads"]) == list(out["cost"]) == ["1", "2"] and out["begin"]["start_ms"] > 0
     assert out["overall"]["settings"] == 12 and set(out["bursts"]["rows"]) == {*FIXED, "adaptive"}
     assert all(row["longest_ms"] >= row["latency_ms"] > 0 for row in out["bursts"]["rows"].values())
     text = io.StringIO()

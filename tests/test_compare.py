@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
+from app.asking import DRAFTING
 from app.comparing import Comparing, take
 from app.comparison import shown_sides
 from app.pair import WAYS, PairTicket, drafter_of, make_pair, pair_status, way_of
@@ -118,6 +119,18 @@ def test_a_pair_waits_in_the_queue_like_any_other(session, drafters):
     first.close()
     session.accept("me", make_pair_ticket())
     assert run(session)[-1].phase == "done" and session._line == []
+
+
+def test_what_lasts_shows_its_seconds(session, drafters):
+    """As in Explain: what A or B does, and for how long, once that is more than a second."""
+    drafters["right"].delay_s = 1.2
+    session.accept("me", make_pair_ticket())
+    said = []
+    for update in session.run("me"):
+        said.append(pair_status(update)["text"])
+        if update.summaries[0].rounds:
+            drafters["right"].delay_s = 0.0
+    assert f"A answers: 1 token in 0 rounds. {DRAFTING} 1 s" in said, said
 
 
 def test_a_pair_is_measured_in_turns_and_without_details(target, drafters):  # noqa: F811

@@ -224,4 +224,4 @@ def test_targets_command(capsys, tmp_path, monkeypatch):
     assert main(["targets"]) == 0
     said = capsys.readouterr().out
     assert "is not on this machine: it is not in " in said and "models--Qwen--Qwen2.5-VL-7B-Instruct" in said
-    assert "Qwen/Qwen2.5-VL-7B-Instruct" in said and "drafters: Qwen/Qwen2.5-VL-3B-Instruct, lookup, none" in said
+    assert "Qwen/Qwen2.5-VL-7B-Instruct" in said and "drafters: Qwen/Qwen2.5-VL-3B-Instruct, lookup, trie, none" in said

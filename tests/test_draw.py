@@ -134,6 +134,17 @@ def test_an_example_of_ours_can_be_changed(on):
         assert example.question in [q.question for group in questions_of(state["kind"], state["spec"]) for q in group]
 
 
+def test_a_link_to_an_example_brings_its_panel_too(on):
+    """By name, as the address says it; a name that is none leaves the panel as it is."""
+    for index, example in enumerate(on.examples):
+        linked, panel = on.link(event(name=example.name))
+        opened, _ = on.example(gr.EventData(None, {"index": index}))
+        assert {**linked, "id": None} == {**opened, "id": None} and panel["parts"] and not panel["open"]
+    for name in ("nope", "", None, 3, ["x"]):
+        assert on.link(event(name=name)) == (NOTHING, NOTHING)
+    assert on.link(event()) == (NOTHING, NOTHING)
+
+
 def test_another_picture_in_the_box_closes_the_panel(on, drawn):
     state, _ = drawn
     assert on.other(f"/x/{PREFIX}chart-3.png", state) == (NOTHING, NOTHING) == on.other("/x/photo.png", None)

@@ -22,7 +22,7 @@ ALLOWED = {
     "memory": BASE,
     "drafter": BASE | {"memory"},
     "decode": BASE | {"targets", "drafter", "memory"},
-    "train": BASE | {"targets", "drafter", "memory", "decode", "worksite", "pictures"},
+    "train": BASE | {"targets", "drafter", "memory", "decode", "worksite", "pictures", "rows", "request"},
     "bench": BASE | {"targets", "drafter", "memory", "decode", "worksite", "pictures", "page"},
     "render": {"trace", "pictures", "page"},
 }

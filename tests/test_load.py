@@ -125,6 +125,47 @@ def test_drafts_shrink_under_load():
     assert sent_nodes(1, 0.02) < 0.5
 
 
+def test_what_is_owed_is_spread_over_the_answer():
+    """With a debt the shape is that of the largest tokens / (cost + the tokens' share of the debt); where few tokens are left
+    to carry it, nothing is drafted, and where many are, it is as if there were none."""
+    for load, owed, levels in ((1, 3.0, 20), (2, 12.0, 9), (4, 40.0, 90), (8, 60.0, 30), (1, 0.0, 4)):
+        chooser = LoadChooser(COST, 6)
+        best, most = None, 1.04 * load / float(chooser.costs(load)[load])
+        for kind in (chooser.chain, chooser.tree):
+            tokens, nodes = kind.expected(min(levels, 6))
+            for depth in range(1, min(levels, 6) + 1):
+                verify = float(np.interp(load * nodes[depth], np.arange(len(chooser.costs(load))), chooser.costs(load)))
+                drafting = load * (0.5 + 0.5 * depth)
+                rate = load * tokens[depth] / (drafting + verify + owed * tokens[depth] / (levels + 1))
+                if rate > most:
+                    best, most = (kind.width, depth), rate
+        shape = chooser.shape(levels, load, owed)
+        assert (shape and (shape.width, shape.depth)) == best
+    free = LoadChooser(COST, 6).shape(8, 2)
+    assert free is not None and LoadChooser(COST, 6).shape(8, 2, 500.0) is None
+    assert LoadChooser(COST, 6).shape(100_000, 2, 500.0).width == free.width
+
+
+def test_a_drafter_that_is_dear_to_start_never_starts():
+    """What a lane's drafter was not told is counted, prompt and answer without the image; where starting costs more than the
+    answers can earn, decoding stays plain, and it drafts where starting is cheap."""
+    target = toy_target(2)
+    requests = [(toy_picture(i), QUESTIONS[i % 4], 20) for i in range(2)]
+    truths = [decode_plain(target, *asked[:2], make_settings(max_new_tokens=20)).ids for asked in requests]
+    for start_ms, starts in ((10_000.0, False), (0.0, True)):
+        cost = LoadCost(COST.tables, start_ms, 0.1)
+        lockstep = Lockstep(target, Scripts(oracle, requests, truths, target.vocab_size), chooser=LoadChooser(cost, 6))
+        lanes = [lockstep.join(target.prefill(*asked[:2]), make_settings(max_new_tokens=20)) for asked in requests]
+        assert [lane.untold for lane in lanes] == [len(lane.run.text_prompt()[0]) + 1 for lane in lanes]
+        owed = 2 * start_ms + 0.1 * sum(lane.untold - 2 for lane in lanes)
+        assert lockstep._owed_ms() == pytest.approx(owed)
+        lockstep.round()
+        assert [lane.untold == len(lane.ids) - lane.told and lane.told > 0 for lane in lanes] == [starts] * 2
+        while lockstep.lanes:
+            lockstep.round()
+        assert [lane.ids for lane in lanes] == truths and [lane.draft_run is not None for lane in lanes] == [starts] * 2
+
+
 @pytest.mark.parametrize("script", [oracle, wrong, coin(0.6), sibling(1)])
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_chosen_drafts_keep_the_ids(count, script):
@@ -151,3 +192,4 @@ def test_measured_cost_of_a_toy():
         assert mine.tokens[0] == load and all(rows % load == 0 for rows in mine.tokens) and mine.tokens[-1] <= 96
         assert mine.verify_ms == sorted(mine.verify_ms) and mine.verify_ms[0] > 0
         assert mine.level_ms > 0 and mine.chain_level_ms > 0 and mine.round_ms > 0
+    assert cost.start_ms > 0 and cost.read_ms >= 0

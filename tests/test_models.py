@@ -121,21 +121,21 @@ def test_cards_say_what_is_here_what_it_takes_and_what_to_do(models, stored, tmp
 
 def test_drafters_are_offered_where_they_fit(models, stored, tmp_path):
     """The embedded model keeps its own; a sibling goes with its family, a trained drafter with its target, lookup with all."""
-    assert models.offers(BUILTIN) == ("builtin", "blind", "lookup", "none") and models.trained(BUILTIN)
-    assert models.offers(stored["large"]) == (stored["small"], "lookup", "none")
+    assert models.offers(BUILTIN) == ("builtin", "blind", "lookup", "trie", "none") and models.trained(BUILTIN)
+    assert models.offers(stored["large"]) == (stored["small"], "lookup", "trie", "none")
     assert models.labelled(stored["large"])[0] == ("small, its sibling", stored["small"])
-    assert models.offers(stored["other"]) == ("lookup", "none") and not models.trained(stored["other"])
+    assert models.offers(stored["other"]) == ("lookup", "trie", "none") and not models.trained(stored["other"])
     (tmp_path / CONFIG_NAME).write_text(json.dumps({"target_fingerprint": fingerprint(stored["other"])}))
     both = Models([stored["large"], stored["other"]], [stored["small"], str(tmp_path)], "cpu")
-    assert both.offers(stored["other"]) == (str(tmp_path), "lookup", "none") and both.trained(stored["other"])
-    assert both.offers(stored["large"]) == (stored["small"], "lookup", "none")
+    assert both.offers(stored["other"]) == (str(tmp_path), "lookup", "trie", "none") and both.trained(stored["other"])
+    assert both.offers(stored["large"]) == (stored["small"], "lookup", "trie", "none")
 
 
 def test_a_known_sibling_that_is_not_here_is_named_and_not_offered():
     seven = Models(["known"], [], "cpu")
     name = "Qwen/Qwen2.5-VL-7B-Instruct"
     assert len(seven.names) == 1 + len(shelf.known_targets()) and name in seven.names
-    assert seven.offers(name) == ("lookup", "none")
+    assert seven.offers(name) == ("lookup", "trie", "none")
 
 
 def test_names_that_are_nothing_are_refused_at_the_start(tmp_path):

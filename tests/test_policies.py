@@ -10,7 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from fovea_core.bench import policies, workloads
+from fovea_core.bench import policies
 from fovea_core.bench.observe import Choices
 from fovea_core.bench.policies import TABLES, Measured, Row, figures, read_table
 from fovea_core.bench.report import print_policies
@@ -85,7 +85,7 @@ def load_toys():
 def test_the_bench_on_toys():
     """Every row answers every picture as plain decoding does; policies keep their number of entries."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(workloads, "TIMED_PICTURES", 1)
+    patch.setattr(policies, "TIMED_PICTURES", 1)
     steps = []
     seeds = range(9_400_000, 9_400_003)
     rows = {**TABLES["table7"], "topk-3": Row({"policy": "topk-3"}), "l <= 1": TABLES["fig6"]["l <= 1"]} | TABLES["table3"]

@@ -10,13 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.asking import status_of
+from app.asking import DRAFTING, status_of
 from app.handlers import Handlers
 from app.player import PHRASES, wired
 from app.session import Session
 from fovea_core.engine import Engine
 from tests.sample_traces import sample_lines
 from tests.test_app import QUESTION, TOKENS, make_session, right, ticket
+from tests.toys import ScriptDrafter, empty, oracle
 
 ME = SimpleNamespace(session_hash="me")
 
@@ -93,21 +94,34 @@ def test_a_phase_that_lasts_shows_its_seconds(target):
         slow.delay_s = 1.3 if update.summary.prefill is None else 0.0
     session.close()
     assert "Loading the model …" in said and "Loading the model … 1 s" in said
-    assert any(text.endswith("The drafter drafts … 1 s") for text in said), said
+    assert any(text.endswith(f"{DRAFTING} 1 s") for text in said), said
     assert said[-1].startswith("Done")
 
 
-def test_checking_that_lasts_shows_its_seconds(target, monkeypatch):
-    """The target takes its time over a draft."""
+def said_while_checking_lasts(target, monkeypatch, script) -> list[str]:
+    """The status lines of a run whose target takes its time over each draft of ``script``."""
     import fovea_core.decode.loop as loop
 
     verify = loop.verify
     monkeypatch.setattr(loop, "verify", lambda *given: (time.sleep(1.3), verify(*given))[1])
-    session, _ = make_session(target)
-    session.accept("me", ticket(tokens=6))
+    session, drafter = make_session(target)
+    drafter.inner = ScriptDrafter("script", script, right(0, QUESTION, TOKENS), target.vocab_size)
+    session.accept("me", ticket(tokens=4))
     said = [status_of(update)["text"] for update in session.run("me")]
     session.close()
+    return [text for text in said if text.startswith("Answering") and text.endswith(" 1 s")]
+
+
+def test_checking_that_lasts_shows_its_seconds(target, monkeypatch):
+    """The target takes its time over a draft."""
+    said = said_while_checking_lasts(target, monkeypatch, oracle)
     assert any(text.endswith("The target checks the draft … 1 s") for text in said), said
+
+
+def test_nothing_drafted_is_not_said_to_be_drafted(target, monkeypatch):
+    """Where the draft is empty the target works alone, and the line allows for it."""
+    said = said_while_checking_lasts(target, monkeypatch, empty)
+    assert said and all(text.endswith("the target writes the next word alone … 1 s") for text in said)
 
 
 def test_each_client_sees_its_place(target):

@@ -8,10 +8,10 @@ import json
 
 import pytest
 
-from fovea_core import run_set as sets
 from fovea_core.cli import main
 from fovea_core.engine import Engine
-from fovea_core.run_set import ALL, COLUMNS, Result, as_line, cell, grouped, picture_of, read_rows, read_table, run_set, to_file
+from fovea_core.rows import picture_of, read_rows
+from fovea_core.run_set import ALL, COLUMNS, Result, as_line, cell, grouped, read_table, run_set, to_file
 from fovea_core.settings import SettingsError, make_settings, parse_tree
 from fovea_core.shortage import ADVICE
 from tests.test_app import right
@@ -121,12 +121,11 @@ def test_bad_rows_say_why_and_end_nothing(engine, folder):
 
 
 def test_pictures_elsewhere_only_where_that_is_said(folder):
-    row = sets.Row(1, "../outside.png", QUESTION)
-    assert picture_of(row, folder, anywhere=True) == (folder.parent / "outside.png").resolve()
-    absolute = dataclasses.replace(row, image=str(folder / "a.png"))
-    assert picture_of(absolute, folder, anywhere=False) == (folder / "a.png").resolve()  # it does lie inside
+    outside = "../outside.png"
+    assert picture_of(outside, folder, anywhere=True) == (folder.parent / "outside.png").resolve()
+    assert picture_of(str(folder / "a.png"), folder, anywhere=False) == (folder / "a.png").resolve()  # it does lie inside
     with pytest.raises(SettingsError, match="--anywhere"):
-        picture_of(row, folder, anywhere=False)
+        picture_of(outside, folder, anywhere=False)
 
 
 def test_no_memory_for_a_row_is_its_trouble_and_the_next_is_answered(engine, folder, monkeypatch):

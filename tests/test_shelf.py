@@ -106,10 +106,10 @@ def test_a_part_that_is_missing_is_named(hub):
 
 
 def test_a_drafter_fits_its_target_only(folders, tmp_path):  # noqa: F811
-    """Prompt lookup fits all, a model its family, a trained drafter the fingerprint it was trained for."""
+    """Prompt lookup and the trie fit all, a model its family, a trained drafter the fingerprint it was trained for."""
     qwen, vicuna = folders["qwen"], folders["vicuna"]
     (tmp_path / CONFIG_NAME).write_text(json.dumps({"target_fingerprint": fingerprint(qwen)}))
-    assert fits("lookup", qwen) and fits("none", vicuna)
+    assert fits("lookup", qwen) and fits("trie", qwen) and fits("none", vicuna)
     assert fits(str(tmp_path), qwen) and not fits(str(tmp_path), vicuna)
     assert fits(str(qwen), qwen) and fits(str(folders["mistral"]), vicuna) and not fits(str(qwen), vicuna)
     (tmp_path / CONFIG_NAME).write_text("[]")

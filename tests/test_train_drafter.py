@@ -15,13 +15,15 @@ from fovea_core.decode.loop import decode
 from fovea_core.memory.select import make_policy
 from fovea_core.settings import RunSettings
 from fovea_core.targets.geometry import letterbox
-from fovea_core.train.answers import ArtifactRequest, BatchTarget, answer_batch
+from fovea_core.train.answers import answer_batch
 from fovea_core.train.artifacts import make_artifacts
+from fovea_core.train.asked import ArtifactRequest, read_requests
 from fovea_core.train.drafter import DrafterTrainer, train_drafter
 from fovea_core.train.loss import LossWeights, Truth, fovea_loss, hidden_loss, kl_loss, step_weights, token_loss
 from fovea_core.train.samples import Order, collate, load_samples
 from fovea_core.train.twin import TWINS, DrafterRecipe, Twin, draft_loss, tap_layers, truth_of
 from fovea_core.train.unroll import supervised, unroll
+from fovea_core.train.worker import BatchTarget
 from tests.toys import toy_picture, toy_target
 
 QUESTIONS = ("what is it?", "a red ball", "the worker wears", "left of the green box", "hat?")
@@ -46,6 +48,13 @@ def request_for(target, picture_seed: int, question: str) -> ArtifactRequest:
 def requests(target):
     """Two questions each about six pictures, in the order of pictures."""
     return [request_for(target, seed // 2, QUESTIONS[seed % len(QUESTIONS)]) for seed in range(12)]
+
+
+def answered(worker, requests):
+    """Answers of at most twelve tokens."""
+    asked, troubles = read_requests(worker.target, requests)
+    assert not troubles
+    return answer_batch(worker, asked, 12)
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +110,10 @@ def test_artifacts_equal_the_whole_model(target, requests, artifacts):
             states = shard["states"][item : item + length].float()
             torch.testing.assert_close(states[:prompt], plain_states, atol=2e-2, rtol=2e-3)
             torch.testing.assert_close(states[prompt:], fused(target, out)[count - 1 : -1], atol=2e-2, rtol=2e-3)
-            torch.testing.assert_close(shard["features"][picture].float(), run.features, atol=2e-2, rtol=2e-3)
-            assert torch.equal(shard["valid"][picture], run.valid)
+            assert shard["entries"].tolist() == [16] * len(shard["entries"])
+            entries = slice(16 * picture, 16 * picture + 16)
+            torch.testing.assert_close(shard["features"][entries].float(), run.features, atol=2e-2, rtol=2e-3)
+            assert torch.equal(shard["valid"][entries], run.valid)
             mid = shard["mid"][fed : fed + len(answer) - 1].float()
             torch.testing.assert_close(mid, out.hidden_states[1][0, count:-1], atol=2e-2, rtol=2e-3)  # 3 layers: only state 1
             item, fed, at = item + length, fed + len(answer) - 1, at + 1
@@ -116,7 +127,7 @@ def test_mid_state_has_the_least_attention_entropy():
     worker = BatchTarget(target)
     assert list(worker.candidates) == [1, 2]
     asked = [request_for(target, 0, "a red ball"), request_for(target, 1, "hat? what is it? the box")]
-    done, _, _ = answer_batch(worker, asked, 12)
+    done = answered(worker, asked)
     chosen = set()
     for sample, request in zip(done, asked):
         answer = sample.tokens[sample.prompt :]
@@ -137,15 +148,15 @@ def test_given_answers_are_read_as_the_model_reads_them(target, requests):
     """Own answers read again give the samples of decoding; of another text each state is the whole model's behind it."""
     worker = BatchTarget(target)
     asked = requests[:4]
-    own, _, _ = answer_batch(worker, asked, 12)
-    again, _, _ = answer_batch(worker, [replace(r, answer=s.tokens[s.prompt :]) for r, s in zip(asked, own)], 12)
+    own = answered(worker, asked)
+    again = answered(worker, [replace(r, answer=s.tokens[s.prompt :]) for r, s in zip(asked, own)])
     for one, two in zip(own, again):
         assert (one.tokens, one.prompt) == (two.tokens, two.prompt) and torch.equal(one.positions, two.positions)
         torch.testing.assert_close(one.states, two.states, atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(one.mid, two.mid, atol=1e-4, rtol=1e-4)
     words = [i for i in range(target.vocab_size) if i != target.image_token_id]
     texts = [words[9:13], words[40:42], words[20:27], [words[30]] * 2]
-    read, _, _ = answer_batch(worker, [replace(r, answer=text) for r, text in zip(asked, texts)], 12)
+    read = answered(worker, [replace(r, answer=text) for r, text in zip(asked, texts)])
     for request, sample, text in zip(asked, read, texts):
         assert sample.tokens[sample.prompt :] == text
         count, out = len(request.prompt_ids), whole_model(target, request, text)

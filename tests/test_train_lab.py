@@ -14,6 +14,7 @@ from fovea_core import cli
 from fovea_core.decode.fovea import trained_in
 from fovea_core.targets import registry
 from fovea_core.train import lab, reinforce
+from fovea_core.train.artifacts import make_artifacts
 from fovea_core.train.lab import export_rows, read_results, rows_for, train_rows
 from fovea_core.train.loss import LossWeights, Truth
 from fovea_core.train.prefix import accepted, prefix_weights
@@ -21,7 +22,9 @@ from fovea_core.train.reinforce import RoutedTwin, chosen_logp, divergence, poli
 from fovea_core.train.samples import collate, load_samples
 from fovea_core.train.twin import DrafterRecipe, Twin, truth_of
 from fovea_core.train.variants import ABLATIONS, ABSTRACT, RIVALS, ROWS
+from tests.families import tiny
 from tests.rival_toys import tapped_target, viewed_artifacts
+from tests.test_train_drafter import request_for
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 RECIPE = DrafterRecipe(
@@ -133,7 +136,9 @@ def test_ablations_leave_out_what_they_say(target, artifacts):
     for step in range(3):
         truth = truth_of(batch, target.head, RECIPE.levels(step))
         for twin in (blunt, flat):
+            twin.begin(step)
             twin.learn(batch, truth, step)
+            twin.finish()
     gate = blunt.drafter.correction(torch.randn(2, 5, target.hidden_size), torch.randn(2, 5, target.hidden_size))[1]
     assert bool((gate == 1).all()) and not bool(flat.drafter.memory.depth.any())
     assert bool(flat.drafter.memory.query.weight.grad.any()) and bool(blunt.drafter.correction.f[2].weight.any())
@@ -212,10 +217,53 @@ def test_unknown_rows_are_refused(target):
         rows_for(target, ["medusa"])
 
 
+def test_views_that_cannot_be_made_are_refused(target, tmp_path):
+    """One sentence, and nothing is left behind: of a target with other pictures, of answers not given, of image tokens that
+    stand elsewhere, be it in one batch or in two of a shard."""
+    with pytest.raises(ValueError, match="one grid of cells only"):
+        make_artifacts(tiny("qwen"), [], tmp_path / "qwen", views=True, log=quiet)
+    assert not (tmp_path / "qwen").exists()
+    asked = replace(request_for(target, 0, "hat?"), answer=[9, 10, 11])
+    later = replace(request_for(target, 1, "hat?"), answer=[9, 10, 11])
+    later = replace(later, prompt_ids=[later.prompt_ids[0], *later.prompt_ids])
+    for wrong, said in ((replace(asked, answer=None), "given answers only"), (later, "same places")):
+        for batch in (2, 1):
+            folder = tmp_path / f"{said[:4]}-{batch}"
+            with pytest.raises(ValueError, match=said):
+                make_artifacts(target, [asked, wrong], folder, batch=batch, views=True, log=quiet)
+            assert not list(folder.glob("part-*"))
+
+
+def test_batches_of_a_step_add_up(target, artifacts, monkeypatch):
+    """A step of two batches: in the policy phase, too, the router moves once, by half of each one's gradient."""
+    samples, grads, chance = load_samples(artifacts)[0], [], torch.Generator()
+    rewards = lambda hits, truth, shape: torch.rand(shape[0], shape[2], generator=chance)  # noqa: E731
+    monkeypatch.setattr(reinforce, "accepted", rewards)
+    batches = [collate(samples[:2]), collate(samples[2:4])]
+    for share, chosen in ((1.0, batches[:1]), (0.5, batches)):
+        twin = RoutedTwin("tiger", target, RECIPE, variant=replace(RIVALS["tiger"], reinforce=1.0))
+        start = {name: part.clone() for name, part in twin.drafter.state_dict().items()}
+        chance.manual_seed(1)
+        twin.begin(0)
+        for batch in chosen:
+            parts = twin.learn(batch, truth_of(batch, target.head, RECIPE.levels(0)), 0, share)
+            assert not parts.total.requires_grad
+            grads.append(twin.drafter.router.query.weight.grad.clone())
+        twin.finish()
+        moved = {name for name, part in twin.drafter.state_dict().items() if not torch.equal(part, start[name])}
+        assert moved and all(name.startswith("router.") for name in moved)
+    torch.testing.assert_close(grads[1], grads[0] / 2, atol=0, rtol=1e-3)
+    assert (grads[2] - grads[1]).abs().max() > 0.1 * grads[1].abs().max() > 0
+
+
 def test_the_commands_say_what_is_wrong(target, tmp_path, monkeypatch, capsys):
     """One sentence, before anything is drawn or loaded."""
     monkeypatch.setattr(registry, "load_target", lambda *arguments: target)
     assert cli.main(["train-lab", "--work", str(tmp_path / "w"), "--only", "blind, medusa"]) == 2
     assert "There is no row 'medusa': fovea, blind, eagle3" in capsys.readouterr().err and not (tmp_path / "w").exists()
+    published = tiny("vicuna")
+    monkeypatch.setattr(registry, "load_target", lambda *arguments: published)
+    assert cli.main(["train-lab", "--work", str(tmp_path / "w")]) == 2
+    assert "does not know drawn pictures" in capsys.readouterr().err and not (tmp_path / "w").exists()
     assert cli.main(["bench", "table2", "--rivals", str(tmp_path / "none")]) == 2
     assert "There is no folder" in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from app.lab.budgets import budget_figure, budget_readings, budget_table
+from app.lab.drafters import drafter_figure, drafter_readings, drafter_table
 from app.lab.focus import focus_figure, focus_readings, focus_table
 from app.lab.load import load_figure, load_readings, load_table
 from app.lab.memory import faithful_figure, faithful_readings, faithful_table, twin_figure, twin_readings, twin_table
@@ -17,6 +19,15 @@ STUDIES = (
         twin_readings,
         twin_table,
         twin_figure,
+    ),
+    Study(
+        "table1",
+        "Which drafter is fastest?",
+        "Every drafter against plain decoding, in turns, the picture read anew each time: scenes stand for MMT-Bench, text for "
+        "OCRBench, charts for ChartQA (the paper's main table in miniature).",
+        drafter_readings,
+        drafter_table,
+        drafter_figure,
     ),
     Study(
         "faithful",
@@ -47,6 +58,15 @@ STUDIES = (
         "for the latter, so their tau says nothing about it.",
         *_WAYS,
     ),
+    Study(
+        "fig2",
+        "How much of the picture does a state need?",
+        "From one prefix, drafted and verified once with none, a quarter, half, three quarters and all of the entries (the "
+        "paper's figures 1 and 2).",
+        budget_readings,
+        budget_table,
+        budget_figure,
+    ),
     Study("fig4", "How many?", "Fixed numbers of entries against the cumulative-mass rule (the paper's figure 4).", *_WAYS),
     Study("fig6", "How deep in the draft?", "Only states up to this depth may read (the paper's figure 6).", *_WAYS),
     Study(
@@ -57,5 +77,6 @@ STUDIES = (
         load_readings,
         load_table,
         load_figure,
+        ("--seeds", "9500000:9500003", "--quick"),
     ),
 )

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.lab.study import OURS, PAPERS, change, number, percent, styled, sure
+from app.lab.study import KINDS, OURS, PAPERS, change, number, percent, styled, sure
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
+
+#: The paper's tau of full FOVEA in a table, where its changes are given as absolute numbers against it.
+PAPER_TAU = {"table3": 3.644}
+#: The paper's tau and speedup with the correction at the root alone and down to l <= 3 (figure 6).
+PAPER_DEPTH = {"tau": (2.42, 2.51), "speedup": (1.237, 1.190)}
+#: A change of tau in the paper this small is none.
+NOTHING = 0.01
+#: Controls expected below FOVEA on two of three kinds; share of tau that no correction was expected to cost at least.
+BELOW, LEAST = ("random", "static", "agnostic", "state"), 0.2
 
 
 def policy_table(result: dict) -> tuple[list[str], list[list]]:
@@ -49,24 +58,90 @@ def policy_table(result: dict) -> tuple[list[str], list[list]]:
 
 
 def policy_readings(result: dict) -> list[str]:
-    """One line a row: what the change is, whether it is sure, and whether the paper's goes the same way."""
-    full = result["rows"]["fovea"]["overall"]["tau"]
-    lines = []
-    for name, row in result["rows"].items():
-        figures, paper = row["overall"], row["paper"]
-        moved = figures["tau_change"]
-        if name == "fovea" or moved is None:
-            continue
+    """One line a row: what the change is, whether it is sure, and whether the paper's goes the same way; then what the study as
+    a whole was expected to show."""
+    name = result["workload"].get("name")
+    lines = [_line(row, result["rows"][row], PAPER_TAU.get(name)) for row in result["rows"] if row != "fovea"]
+    extra = {"fig4": _best_fixed, "fig6": _depth}.get(name)
+    return [line for line in lines if line] + (extra(result["rows"]) if extra else [])
+
+
+def _line(name: str, row: dict, base: float | None) -> str | None:
+    """One row; ``base``: the tau in the paper that its changes start from, where it is known."""
+    figures, paper = row["overall"], row["paper"]
+    moved = figures["tau_change"]
+    if moved is None:
+        return None
+    relative = moved / (figures["tau"] - moved)
+    if not sure(figures, "tau"):
+        said = f"{name}: no sure difference to FOVEA here ({change(figures, 'tau')})"
+    elif paper and not base:
+        said = f"{name}: tau changes by {change(figures, 'tau')} here"
+    else:
+        said = f"{name}: {_costs(relative)} of tau here"
+    if paper and "untrained" in name:
+        said += "; these weights were never trained for it, so it stands beside no figure of the paper"
+    elif paper:
+        theirs = paper["tau_change"]
+        agrees = (sure(figures, "tau") and (moved < 0) == (theirs < 0)) or (abs(theirs) < NOTHING and not sure(figures, "tau"))
         if not sure(figures, "tau"):
-            said = f"{name}: no sure difference to FOVEA here ({change(figures, 'tau')})"
+            said += f"; in the paper it {f'{_costs(theirs / base)} of it' if base else f'changes tau by {theirs:+.2f}'}"
         else:
-            verb = "costs" if moved < 0 else "gains"
-            said = f"{name}: {verb} {100 * abs(moved) / full:.0f} % of tau here"
-        if paper:
-            agrees = sure(figures, "tau") and (moved < 0) == (paper["tau_change"] < 0)
-            said += f"; the paper's tau changes by {paper['tau_change']:+.2f}" + ("" if agrees else ": NOT what we see")
-        lines.append(said + ".")
-    return lines
+            said += f", {f'{_costs(theirs / base)} of it' if base else f'by {theirs:+.2f}'} in the paper"
+        said += "" if agrees else ": NOT what we see"
+    return f"{said}{_expected(name, row)}."
+
+
+def _costs(relative: float) -> str:
+    return f"{'costs' if relative < 0 else 'gains'} {percent(abs(relative))}"
+
+
+def _expected(name: str, row: dict) -> str:
+    """What was expected of a control by kind of picture; empty for other rows."""
+    kinds = {kind: row[kind] for kind in KINDS if kind in row and row[kind]["tau_change"] is not None}
+    if not kinds:
+        return ""
+    if name.partition("-")[0] in BELOW:
+        below = sum(sure(part, "tau") and part["tau_change"] < 0 for part in kinds.values())
+        return f"; surely below FOVEA on {below} of {len(kinds)} kinds, 2 were expected" + (
+            "" if below >= 2 else ": NOT what we see"
+        )
+    if name == "none" and {"text", "chart"} <= set(kinds):
+        lost = {kind: part["tau_change"] / (part["tau"] - part["tau_change"]) for kind, part in kinds.items()}
+        met = all(lost[kind] <= -LEAST and sure(kinds[kind], "tau") for kind in ("text", "chart"))
+        told = f"{_costs(lost['text'])} on text and {_costs(lost['chart']).partition(' ')[2]} on charts"
+        return f"; it {told}, at least {percent(LEAST)} were expected" + ("" if met else ": NOT what we see")
+    return ""
+
+
+def _best_fixed(rows: dict) -> list[str]:
+    """The cumulative-mass rule against the best fixed number, in tokens a second."""
+    speeds = {
+        name: row["overall"]["speedup"] for name, row in rows.items() if name.startswith("topk-") and row["overall"]["speedup"]
+    }
+    full = rows["fovea"]["overall"]["speedup"]
+    if not speeds or not full:
+        return []
+    best = max(speeds, key=speeds.__getitem__)
+    share, part = full / speeds[best], rows[best]["overall"]
+    return [
+        f"The cumulative-mass rule decodes {share:.3f} times as fast as the best fixed number, {best} (whose speedup differs "
+        f"by {change(part, 'speedup')}); within 1 % was expected" + ("." if share >= 0.99 else ": NOT what we see.")
+    ]
+
+
+def _depth(rows: dict) -> list[str]:
+    """From the root alone to three levels deeper, as ratios beside the paper's."""
+    shallow, deep = (rows[f"l <= {depth}"]["overall"] for depth in (0, 3))
+    if not all(part[figure] for part in (shallow, deep) for figure in ("tau", "speedup")):
+        return []
+    tau, speed = (deep[figure] / shallow[figure] for figure in ("tau", "speedup"))
+    theirs = PAPER_DEPTH["tau"][1] / PAPER_DEPTH["tau"][0], PAPER_DEPTH["speedup"][1] / PAPER_DEPTH["speedup"][0]
+    agrees = (tau > 1) == (theirs[0] > 1) and (speed > 1) == (theirs[1] > 1)
+    return [
+        f"Reading down to l <= 3 instead of at the root alone: tau x {tau:.2f} here and x {theirs[0]:.2f} in the paper, speed "
+        f"x {speed:.2f} and x {theirs[1]:.2f}" + ("." if agrees else ": NOT what we see.")
+    ]
 
 
 def policy_figure(result: dict) -> Figure:

@@ -17,11 +17,14 @@ KINDS = ("scene", "text", "chart")
 #: Okabe-Ito, as in the player: ours and the paper's.
 OURS, PAPERS, OTHER = "#0072B2", "#D55E00", "#999999"
 INK = "#7a776f"  # readable on the page's light and dark paper
+#: What reading, tabling or drawing a damaged result may raise.
+DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, ZeroDivisionError)
 
 
 @dataclass(frozen=True)
 class Study:
-    """One measured table: its file is ``assets/bench/NAME.json``, written by ``bench NAME``."""
+    """One measured table: its file is ``assets/bench/NAME.json``, written by ``bench NAME``. ``quick``: options with
+    which the command takes a minute or two on two cores."""
 
     name: str
     title: str
@@ -29,6 +32,7 @@ class Study:
     read: Callable[[dict], list[str]]
     table: Callable[[dict], tuple[list[str], list[list]]]
     draw: Callable[[dict], Figure]
+    quick: tuple[str, ...] = ("--seeds", "9500000:9500003")
 
     @property
     def command(self) -> str:
@@ -42,15 +46,31 @@ def load_study(study: Study, folder: Path) -> dict | None:
         result = json.loads((folder / f"{study.name}.json").read_text("utf-8"))
         study.table(result)
         study.read(result)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError):
+    except DAMAGED:
         return None
     return result
 
 
+def shown(study: Study, result: dict, label: str) -> dict:
+    """What the page shows of a result, as plain values: {label, where, readings, columns, rows, csv, figure: plotly's own}.
+    Raises one of DAMAGED where the result lacks something."""
+    columns, rows = study.table(result)
+    return {
+        "label": label,
+        "where": where(result),
+        "readings": study.read(result),
+        "columns": columns,
+        "rows": [[str(cell) for cell in row] for row in rows],
+        "csv": csv_text(columns, rows),
+        "figure": json.loads(study.draw(result).to_json()),
+    }
+
+
 def where(result: dict) -> str:
-    """Seeds and machine of a result, in one line; says so where the machine was busy."""
+    """Seeds, machine and date of a result, in one line; says so where the machine was busy."""
     machine, busy = result["machine"], result.get("machine_busy")
-    text = f"Seeds {result['workload']['seeds']}; {machine['processor']}, {machine['cores']} cores."
+    text = f"Seeds {result['workload']['seeds']}; {machine['processor']}, {machine['cores']} cores"
+    text += f"; {result['date'].replace('T', ' ').replace('+00:00', ' UTC')}." if "date" in result else "."
     return text + (" Other programs ran beside the timings: take speeds with care." if busy else "")
 
 

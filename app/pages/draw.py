@@ -47,8 +47,9 @@ def make_draw() -> tuple[gr.HTML, gr.State]:
     return panel, gr.State(None)
 
 
-def wire_draw(panel: gr.HTML, state: gr.State, picture, question, suggested, line, gallery=None, examples=()) -> None:
-    """Listeners of the panel; ``gallery`` (widgets.make_examples) shows the recorded ``examples``."""
+def wire_draw(panel: gr.HTML, state: gr.State, picture, question, suggested, line, player, gallery=None, examples=()) -> None:
+    """Listeners of the panel; ``gallery`` (widgets.make_examples) shows the recorded ``examples``; an address that
+    ``player`` follows may name one."""
     on = Drawing(picture.GRADIO_CACHE, examples)
     quiet = {"api_visibility": "private", "show_progress": "hidden"}
     slow = quiet | {"concurrency_id": "draw", "concurrency_limit": 1}
@@ -61,6 +62,7 @@ def wire_draw(panel: gr.HTML, state: gr.State, picture, question, suggested, lin
     if gallery is not None:
         gallery.open(on.example, None, [state, panel], **slow)
         gallery.rerun(on.example, None, [state, panel], **slow)
+    player.link(on.link, None, [state, panel], **slow)
 
 
 class Drawing:
@@ -123,7 +125,16 @@ class Drawing:
 
     def example(self, event: gr.EventData) -> tuple[dict, dict]:
         """A recorded example was opened: its picture is a drawn one, and can be changed as well."""
-        example = self.examples[event.index]
+        return self._of(self.examples[event.index])
+
+    def link(self, event: gr.EventData) -> tuple:
+        """An address asked for a recorded example by its name."""
+        name = _data(event).get("name")
+        found = next((example for example in self.examples if example.name == name), None)
+        return self._of(found) if found else (gr.skip(), gr.skip())
+
+    def _of(self, example: Example) -> tuple[dict, dict]:
+        """State and panel for the picture of a recorded example."""
         spec = example.spec or make_picture(example.kind, example.seed, 0.5).spec
         state = begun(example.kind, example.seed, spec, example.picture.name)
         return state, panel_of(state, open=False)

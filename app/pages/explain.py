@@ -106,7 +106,7 @@ def build_explain(session: Session, examples: Sequence[Example], models: Models 
     player.open(on.dropped, None, [player, line], queue=False, **quiet)
     wire_redrafts(session, recorded, player, redrafts, picture)
     load.upload(on.load, [load], opened, queue=False, **quiet)
-    wire_draw(panel, drawn, picture, question, suggestions, line, gallery if recorded else None, recorded)
+    wire_draw(panel, drawn, picture, question, suggestions, line, player, gallery if recorded else None, recorded)
     suggestions.input(lambda chosen: chosen, [suggestions], [question], queue=False, **quiet)
     picture.upload(look, [picture], [picture, suggestions, line], concurrency_id="draw", **quiet)
     picture.clear(emptied, None, [suggestions, line], queue=False, **quiet)

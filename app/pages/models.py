@@ -127,7 +127,7 @@ def ways_of(offered: list[tuple[str, str]], ours: bool, trained: bool) -> list[d
     if ours:
         ways, first, second = [(text, name) for name, (text, _, _) in WAYS.items()], "fovea", "blind"
     else:
-        plain = {"lookup": "lookup", "none": "plain"}
+        plain = {"lookup": "lookup", "trie": "trie", "none": "plain"}
         ways = [(WAYS[plain[name]][0] if name in plain else text, plain.get(name, name)) for text, name in offered]
         first, second = ways[0][1], ways[-1][1]
     a, b = ({"choices": ways, "value": value} for value in (first, second))

@@ -137,6 +137,7 @@
     }
   }
 
+  FOVEA.plotly = plotly;
   /** Makes the charts of ``player`` in ``root``; ``address``: where plotly's script lies. */
   FOVEA.createCharts = (root, player, address) => new Charts(root, player, address);
 })();

@@ -3,17 +3,10 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, say, label, segments, differences, overlapAt, percent, milliseconds } = FOVEA;
+  const { h, say, label, wayOf, segments, differences, overlapAt, percent, milliseconds } = FOVEA;
 
   const SIDES = ["A", "B"];
-  const WAYS = new Map(Object.entries({ "builtin fovea": "FOVEA", "builtin dense": "FOVEA, all entries", "builtin none": "FOVEA, memory switched off", blind: "blind twin, no memory", lookup: "prompt lookup", "": "plain decoding" }));
   const EMPTY = ["Choose two ways and press Compare, or open an example.", "The second run appears here."];
-
-  /** What a person calls the way a run was made. */
-  function nameOf(run) {
-    const { drafter, policy } = run.started, id = drafter ? drafter.id : "";
-    return WAYS.get(`${id} ${policy}`) || WAYS.get(id) || label(`${id === "builtin" ? "FOVEA" : id}, policy ${policy}`, 60);
-  }
 
   /** The word whose read is the sharpest of all, where a comparison opens; the last one where none was drafted with a look. */
   function sharpest(runs) {
@@ -108,7 +101,7 @@
       this.transport.hidden = this.row.hidden = this.length === 0;
       this.question.hidden = shown.length === 0;
       say(this.question, shown.length ? label(shown[0].started.question, 2000) : "");
-      this.sides.forEach(({ title }, i) => say(title, runs[i].started ? nameOf(runs[i]) : ""));
+      this.sides.forEach(({ title }, i) => say(title, runs[i].started ? wayOf(runs[i].started) : ""));
       this.found = differences(...runs);
       const other = shown.length === 2 && !this.found.request;
       this.note.hidden = !other;

@@ -4,6 +4,14 @@
   const FOVEA = (window.FOVEA = window.FOVEA || {});
   const { h, label, percent, chance, closeness, keyOf } = FOVEA;
 
+  /** What a person calls a word or node: its text; the sign that ends the answer has none, nor have some control tokens. */
+  FOVEA.calledOf = function (run, item) {
+    const text = label(item.text);
+    if (text) return text;
+    const ids = run.finished?.reason === "eos" ? run.finished.ids : [];
+    return ids.length && item.token === ids[ids.length - 1] ? "∎ the end of the answer" : `a token without text (number ${item.token})`;
+  };
+
   /** Rejected nodes that were tried where ``word`` stands, the drafter's favourite first. */
   function triedAt(run, word) {
     const round = word.round;
@@ -43,7 +51,7 @@
       buttons in them. */
   FOVEA.captionOf = function (run, item, read, on) {
     const link = (text, act, title) => h("button", { type: "button", class: "fv-link", title, onclick: act }, text);
-    const said = h("strong", { class: "fv-said" }, label(item.text) || `token ${item.token}`);
+    const said = h("strong", { class: "fv-said" }, FOVEA.calledOf(run, item));
     const fetched = run.readOf(item), looked = read?.event.source === "target";
     const paragraphs = [h("p", null, said, " ", ...story(run, item, fetched, { link, item: on.item }))];
     if (!read) return paragraphs;

@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, say, label, percent, keyOf, captionOf, LIMITS, OUTSIDE } = FOVEA;
+  const { h, say, label, percent, keyOf, captionOf, makersOf, LIMITS, OUTSIDE } = FOVEA;
 
   /** Brings all that is in view up to date. Each part compares with what it shows, so this may be called often. */
   function drawPlayer(player) {
@@ -35,7 +35,7 @@
     player.head.hidden = !started;
     if (!started) return;
     say(player.question, label(started.question, LIMITS.lineChars));
-    say(player.meta, `target ${started.target.id} · drafter ${started.drafter ? started.drafter.id : "none"} · policy ${started.policy} · ${started.device}`);
+    say(player.meta, makersOf(started));
     // Lines do not tell a run under way from one that broke off; what the page around the player says does.
     const state = player.broken ? "damaged" : finished ? { eos: "finished", length: "token limit reached", stopped: "stopped" }[finished.reason] : player.options.mode === "live" && !player.dropped ? "unfinished" : "ended early";
     say(player.pill, state);
@@ -81,7 +81,7 @@
     if (!item) return { reads, title: text };
     const looked = reads[0]?.event.source === "target";
     const figures = looked ? `where the target looked, ${reads[0].size} entries, ${percent(reads[0].event.captured)} of its look` : reads.length ? `K ${reads[0].size}, ${percent(reads[0].event.captured)} of mass` : "drafted without a look, or the target's own";
-    return { reads, title: `${label(item.text) || "token " + item.token}: ${figures}` };
+    return { reads, title: `${FOVEA.calledOf(player.run, item)}: ${figures}` };
   }
 
   function drawMap(player, round, holding) {

@@ -35,7 +35,7 @@
     const acts = {
       ArrowLeft: () => player.goto(player.at - (event.shiftKey ? 5 : 1)), ArrowRight: () => player.goto(player.at + (event.shiftKey ? 5 : 1)),
       Home: () => player.goto(0), End: () => player.skipToEnd(), Escape: () => (projector.on && !player.selected ? projector.set(false) : player._release()), "?": () => player._toggleHelp(),
-      p: () => projector.set(!projector.on),
+      p: () => projector.set(!projector.on), x: () => player.stage.setExact(!player.stage.exact),
     };
     if (player.erase) acts.e = () => player.erase.toggle();
     if (!onButton) acts[" "] = () => player.toggle();

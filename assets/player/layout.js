@@ -11,7 +11,7 @@
   const HELP = [
     ["← →", "one step back, on"], ["Shift ← →", "five steps"], ["Home End", "first step, skip to the end"], ["Space", "play or pause"],
     ["↑ ↓", "walk along the words or the tree, once one has the focus"], ["Enter", "pin the word in focus"], ["Esc", "unpin, leave the projector"],
-    ["1 2 3 4", "viridis, cividis, magma, spotlight"], ["p", "projector: large type"], ["?", "this list"],
+    ["1 2 3 4", "viridis, cividis, magma, spotlight"], ["x", "exact cells instead of the smooth map"], ["p", "projector: large type"], ["?", "this list"],
   ];
 
   /** Makes all elements of ``player`` and puts them into its root. */
@@ -67,8 +67,8 @@
     player.links = player.options.links ? new Links(player, player.options.links) : null;
     player.saves = buildSaves(player);
     player.body = h("div", { class: "fv-body", hidden: true },
-      h("section", { class: "fv-look", "aria-label": "Picture" }, player.stage.frame, h("div", { class: "fv-row" }, player.views.box, player.whoses.box, player.erase?.button, player.stage.legend), player.erase?.panel, player.caption, player.usedBy,
-        buildTransport(player), h("details", { class: "fv-more" }, h("summary", null, "Colours and scale"), player.stage.controls)),
+      h("div", { class: "fv-beside" }, h("section", { class: "fv-look", "aria-label": "Picture" }, player.stage.frame, h("div", { class: "fv-row" }, player.views.box, player.whoses.box, player.erase?.button, player.stage.legend), player.erase?.panel, player.caption, player.usedBy,
+        buildTransport(player), h("details", { class: "fv-more" }, h("summary", null, "Colours and scale"), player.stage.controls))),
       h("section", { class: "fv-side" },
         h("section", { class: "fv-panel", "aria-label": "Answer" }, name("Answer", legend), words, player.natural, h("div", { class: "fv-row fv-small" }, h("span", { class: "fv-hint" }, "rejected shown"), player.rejects.box)),
         h("section", { class: "fv-panel", "aria-label": "Draft tree" }, name("Tree", player.treeName), branches),

@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, say, percent, milliseconds, label } = FOVEA;
+  const { h, say, percent, milliseconds, label, idsOf } = FOVEA;
   const SHORT = 16; // tokens: below, a speedup says more of the prefill than of the drafts
   const PARTS = ["prefill", "draft", "select", "verify"]; // prefill counts the making of the visual memory too
 
@@ -19,10 +19,12 @@
       this.captured = figure("captured mass", "share of all mass that the chosen entries hold");
       this.gate = figure("gate", "how much of the correction the state takes");
       this.bars = [this._bar("This step"), this._bar("Whole run")];
+      this.ids = h("p", { class: "fv-foot fv-ids" });
       host.append(
         h("dl", { class: "fv-figures" }, ...[this.tau, this.speed, this.same, this.entries, this.captured, this.gate].map((f) => f.box)),
         h("div", { class: "fv-times" }, ...this.bars.map((bar) => bar.row),
           h("p", { class: "fv-foot fv-parts" }, ...PARTS.map((name) => h("span", { class: `fv-part-${name}` }, name)))),
+        this.ids,
       );
     }
 
@@ -46,6 +48,7 @@
     /** Shows the run up to step ``at`` and the figures of ``read`` (null: none in view). */
     show(run, at, read) {
       const sums = run.totals(at), prefill = run.prefill ? run.prefill.prefill_ms + run.prefill.remember_ms : 0;
+      say(this.ids, run.started ? idsOf(run.started) : "");
       say(this.tau.value, sums.tau === null ? "–" : sums.tau.toFixed(2));
       const compared = run.compared;
       say(this.speed.value, compared ? `${compared.speedup.toFixed(2)}×` : "–");

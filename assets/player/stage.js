@@ -38,10 +38,7 @@
         this.scales.set(id);
         on.change();
       });
-      this.exactBox = h("input", { type: "checkbox", onchange: () => {
-        this.exact = this.exactBox.checked;
-        on.change();
-      } });
+      this.exactBox = h("input", { type: "checkbox", title: "key x", onchange: () => this.setExact(this.exactBox.checked) });
       this.slider = h("input", { type: "range", class: "fv-range", min: 0, max: 1, step: 0.05, value: this.opacity, "aria-label": "Opacity of the map", oninput: () => {
         this.opacity = Number(this.slider.value);
         on.change();
@@ -123,7 +120,8 @@
       if (!heat) return;
       this.drawn = full;
       const scale = reads.length ? this.scaleOf(reads) : 1;
-      heat.draw(this.canvas, reads.length ? { values: valuesOf(this.run, reads), scale } : null, this);
+      const { palette, opacity } = this, exact = this.exact || Boolean(this.picked); // a patch whose numbers are read off is a cell
+      heat.draw(this.canvas, reads.length ? { values: valuesOf(this.run, reads), scale } : null, { palette, opacity, exact });
       const line = Math.max(1, this.canvas.width / 640);
       const even = reads.length === 1 && reads[0].event.peak < FLAT_PEAK;
       if (reads.length === 1 && !even && reads[0].size < this.run.validCount) {
@@ -153,6 +151,12 @@
       const pen = canvas.getContext("2d");
       pen.drawImage(this.picture, 0, 0, canvas.width, canvas.height);
       pen.drawImage(layer, 0, 0);
+    }
+
+    /** Whole cells as they were retrieved, instead of the smooth field through their middles. */
+    setExact(exact) {
+      this.exact = this.exactBox.checked = exact;
+      this.on.change();
     }
 
     _pick(event) {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
 from fovea_core.bench.drops import DRAWS, Word, measure_case
-from fovea_core.bench.machine import machine, versions
+from fovea_core.bench.machine import Sitting
 from fovea_core.bench.timing import RESAMPLES, bootstrap_interval
 from fovea_core.bench.workloads import MAPS, TREES, draw_case
 from fovea_core.decode.fovea import FoveaDrafter, load_drafter
@@ -88,7 +88,7 @@ def faithful(
     {overall, kinds: {scene, text, chart}: {fact, other: ``figures``}, classes: {class: figures of its facts}, workload, models,
     machine, versions}. ``progress`` takes (done, total, what); ``scale``: see draw_case.
     """
-    words: list[Word] = []
+    sitting, words = Sitting(), []
     for done, seed in enumerate(seeds, start=1):
         words += measure_case(target, drafter, draw_case(seed, scale), budget, shape)
         if progress is not None:
@@ -117,6 +117,5 @@ def faithful(
             "wanted_ratio": WANTED,
         },
         "models": {name: {"id": m.id, "fingerprint": m.fingerprint} for name, m in (("target", target), ("drafter", drafter))},
-        "machine": machine(),
-        "versions": versions(),
+        **sitting.told(),
     }

@@ -13,7 +13,7 @@ from statistics import fmean, median
 
 import torch
 
-from fovea_core.bench.machine import machine, versions
+from fovea_core.bench.machine import Sitting
 from fovea_core.bench.pointing import EntryMap
 from fovea_core.bench.policies import CONTROLS, FULL
 from fovea_core.bench.score import place_facts
@@ -168,6 +168,7 @@ def focus(
 
     {rows: {name: {overall, scene, text, chart, classes: {class: ...}}}, each ``figures``, workload, models, machine, versions}.
     """
+    sitting = Sitting()
     seen: dict[str, list[dict[str, list[Seen]]]] = {kind: [] for kind in KINDS}
     for done, seed in enumerate(seeds, start=1):
         case = draw_case(seed, scale)
@@ -194,6 +195,5 @@ def focus(
             "layers": look_layers(len(target.backbone.layers)),
         },
         "models": {name: {"id": m.id, "fingerprint": m.fingerprint} for name, m in (("target", target), ("drafter", drafter))},
-        "machine": machine(),
-        "versions": versions(),
+        **sitting.told(),
     }

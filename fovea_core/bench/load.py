@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, median
 
 from fovea_core.bench.load_figures import ADAPTIVE, FIXED, PLAIN, Batch, against, overall, setting, summed
-from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, machine, versions
+from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, Sitting
 from fovea_core.bench.models import Loader, load_builtin
 from fovea_core.bench.timing import RESAMPLES
 from fovea_core.bench.workloads import Case, draw_case
@@ -48,9 +48,9 @@ class Counting(LoadChooser):
         super().__init__(cost, levels)
         self.counts: Counter = Counter()
 
-    def shape(self, levels: int, load: int = 1) -> Shape | None:
+    def shape(self, levels: int, load: int = 1, owed_ms: float = 0.0) -> Shape | None:
         """See Chooser.shape."""
-        chosen = super().shape(levels, load)
+        chosen = super().shape(levels, load, owed_ms)
         if chosen is None:
             self.counts["nothing"] += 1
         return chosen
@@ -93,9 +93,11 @@ class Ways:
         return self.names[by:] + self.names[:by]
 
 
-def bench_load(seeds: range = SEEDS, progress: Callable[[int, int, str], None] | None = None) -> dict:
-    """The embedded model under load. Raises TargetError or DrafterError where the weights are missing."""
-    return measure_settings(load_builtin, seeds, progress)
+def bench_load(seeds: range = SEEDS, progress: Callable[[int, int, str], None] | None = None, *, quick: bool = False) -> dict:
+    """The embedded model under load; ``quick``: the least and the largest load and short answers only. Raises TargetError or
+    DrafterError where the weights are missing."""
+    few = {"loads": (LOADS[0], LOADS[-1]), "lengths": {"short": LENGTHS["short"]}} if quick else {}
+    return measure_settings(load_builtin, seeds, progress, **few)
 
 
 def measure_settings(
@@ -112,7 +114,7 @@ def measure_settings(
     {settings: [see ``setting``], loads: {load: see ``summed``}, overall, bursts, answers, same_ids_rate, cost, ...}. A kind
     without a picture among the seeds has no settings.
     """
-    lengths = LENGTHS if lengths is None else lengths
+    lengths, sitting = LENGTHS if lengths is None else lengths, Sitting()
     target, drafter, _ = load()
     watch, steps = LoadWatch(), iter(range(1, 10_000))
     by_kind = {kind: [seed for seed in seeds if KINDS[seed % len(KINDS)] == kind] for kind in KINDS}
@@ -131,7 +133,10 @@ def measure_settings(
         wanted, spent = _plain(target, cases, max(lengths.values()))
         asked += [(case, ids) for case, ids in zip(cases, wanted)][: _share(len(by_kind))]
         alone_ms += spent
-        runs = [target.prefill(case.image, case.long.question) for case in cases]
+        # as many requests as the largest load has: with fewer pictures the same ones, each in a run of its own
+        turns = [number % len(cases) for number in range(max(loads))]
+        runs = [target.prefill(cases[turn].image, cases[turn].long.question) for turn in turns]
+        wanted = [wanted[turn] for turn in turns]
         step(f"plain answers, {kind}")
         for name, budget in lengths.items():
             for requests in loads:
@@ -153,6 +158,7 @@ def measure_settings(
         "answers": ways.answers,
         "same_ids_rate": ways.same / ways.answers,
         "cost": {str(requests): table.model_dump() for requests, table in cost.tables.items()},
+        "begin": {"start_ms": cost.start_ms, "read_ms": cost.read_ms},
         "workload": {
             "name": "load",
             "seeds": f"{seeds.start}:{seeds.stop}",
@@ -165,8 +171,7 @@ def measure_settings(
             part: {"id": model.id, "fingerprint": model.fingerprint}
             for part, model in (("target", target), ("drafter", drafter))
         },
-        "machine": machine(),
-        "versions": versions(),
+        **sitting.told(),
         "load_average": watch.load_average,
         "others_cpu_share": others,
         "machine_busy": others >= BUSY_SHARE,
@@ -179,8 +184,7 @@ def _share(kinds: int) -> int:
 
 
 def _turn(rows: list, number: int, count: int) -> list:
-    """Batch ``number`` of ``count`` rows, counted round; fewer where there are no more."""
-    count = min(count, len(rows))
+    """Batch ``number`` of ``count`` rows, counted round."""
     return [rows[(number * count + i) % len(rows)] for i in range(count)]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import time
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -40,6 +42,22 @@ def _processor() -> str:
 def versions() -> dict[str, str]:
     """Python and the packages that decide a figure."""
     return {"python": sys.version.split()[0], **{name: version(name) for name in PACKAGES}}
+
+
+class Sitting:
+    """A measurement from its making on: ``told()`` at its end is when it ended, how long it took, where and with what."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+
+    def told(self) -> dict:
+        """{date: UTC, to the minute; seconds; machine; versions}."""
+        return {
+            "date": datetime.now(UTC).isoformat(timespec="minutes"),
+            "seconds": time.perf_counter() - self._began,
+            "machine": machine(),
+            "versions": versions(),
+        }
 
 
 class LoadWatch:

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import pairwise
 from statistics import fmean, median
 
-from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, machine, versions
+from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, Sitting
 from fovea_core.bench.models import Loader, load_builtin
 from fovea_core.bench.observe import Choices, Observed
 from fovea_core.bench.pointing import Pointing
@@ -29,8 +29,8 @@ from fovea_core.trace.codec import unpack_entries
 from fovea_core.trace.strip import jaccard_distance
 from fovea_core.worksite.words import KINDS
 
-#: Default seeds, the first half of those of ``bench builtin``.
-SEEDS = range(9_500_000, 9_500_030)
+#: Default seeds, four pictures of each kind, and how many of these are timed: all tables together are to take half an hour.
+SEEDS, TIMED_PICTURES = range(9_500_000, 9_500_012), 2
 FULL = "fovea"
 #: Name of the tree on which rows are timed: a chain, on which drafting is cheapest here.
 TIMED = "chain"
@@ -147,9 +147,9 @@ def read_table(
 
     {rows: {name: {overall, scene, text, chart, paper}}, workload, models, machine, ...}; figures as in ``figures``.
     """
-    rows = TABLES[name]
+    rows, sitting = TABLES[name], Sitting()
     models = dict(zip(("target", "drafter", "blind"), load(), strict=True))
-    timed, done = timed_seeds(seeds), 0
+    timed, done = timed_seeds(seeds, TIMED_PICTURES), 0
     for label, (drafter, paper) in (more or {}).items():
         rows, models = rows | {label: Row(model=label, paper=paper)}, models | {label: drafter}
 
@@ -194,8 +194,7 @@ def read_table(
             "timed_tree": TREES[TIMED].model_dump(),
         },
         "models": {part: {"id": model.id, "fingerprint": model.fingerprint} for part, model in models.items()},
-        "machine": machine(),
-        "versions": versions(),
+        **sitting.told(),
         "load_average": watch.load_average,
         "others_cpu_share": others,
         "machine_busy": others >= BUSY_SHARE,

@@ -28,13 +28,20 @@ PERCENT = (
     "trace_overhead",
 )
 INTERVAL = "  95 % interval"
+#: A step of a bench where there is no terminal to draw a bar on; whoever runs the command from a program reads these lines.
+PROGRESS = "{} of {}: {}"
 
 
 @contextmanager
 def progress_bar(console: Console | None = None) -> Iterator[Callable[[int, int, str], None]]:
-    """A callback (done, total, what) for bench_builtin that draws a bar on standard error."""
+    """A callback (done, total, what) of a bench: a bar on standard error or, where that is no terminal, a line a step."""
+    console = console or Console(stderr=True)
+    if not console.is_terminal:
+        plain = {"markup": False, "highlight": False, "soft_wrap": True}
+        yield lambda done, total, what: console.print(PROGRESS.format(done, total, what), **plain)
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console or Console(stderr=True)) as bar:
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task("loading", total=None)
         yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what)
 

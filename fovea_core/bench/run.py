@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 import torch
 
-from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, machine, versions
+from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, Sitting, machine
 from fovea_core.bench.models import Loader, Models, load_builtin, load_models
 from fovea_core.bench.scoring import score_case, score_strip
 from fovea_core.bench.tally import Tally, overall
@@ -46,7 +45,7 @@ def bench(
     ``processes``: how many answer the untimed questions, one thread each where there are several. Timings come first and
     have the machine to themselves.
     """
-    started = time.perf_counter()
+    sitting = Sitting()
     timed = timed_seeds(seeds)
     total, done = 1 + len(timed) + len(seeds), 0
     tallies = {kind: Tally() for kind in KINDS}
@@ -78,12 +77,10 @@ def bench(
         "models": {name: {"id": model.id, "fingerprint": model.fingerprint} for name, model in models.named().items()},
         "cost": models.cost.model_dump(),
         "cost_blind": models.cost_blind.model_dump(),
-        "machine": machine(),
-        "versions": versions(),
+        **sitting.told(),
         "load_average": watch.load_average,
         "others_cpu_share": others,
         "machine_busy": others >= BUSY_SHARE,
-        "seconds": time.perf_counter() - started,
     }
 
 

@@ -13,8 +13,8 @@ REPEATS = 3
 RESAMPLES = 4_000
 
 
-def interleaved_ms(ways: dict[str, Callable[[], object]], repeats: int = REPEATS) -> dict[str, float]:
-    """Median ms of each way over ``repeats`` rounds in which every way runs once, the order turned by one each round."""
+def interleaved_times(ways: dict[str, Callable[[], object]], repeats: int = REPEATS) -> dict[str, list[float]]:
+    """Ms of each way in ``repeats`` rounds in which every way runs once, the order turned by one each round."""
     names, times = list(ways), {name: [] for name in ways}
     gc.collect()
     for turn in range(repeats):
@@ -22,7 +22,12 @@ def interleaved_ms(ways: dict[str, Callable[[], object]], repeats: int = REPEATS
             started = time.perf_counter()
             ways[name]()
             times[name].append((time.perf_counter() - started) * 1e3)
-    return {name: median(values) for name, values in times.items()}
+    return times
+
+
+def interleaved_ms(ways: dict[str, Callable[[], object]], repeats: int = REPEATS) -> dict[str, float]:
+    """Median ms of each way, see ``interleaved_times``."""
+    return {name: median(values) for name, values in interleaved_times(ways, repeats).items()}
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> float | None:

@@ -65,9 +65,10 @@ def draw_worker_case(seed: int, scale: float | None = None) -> Case:
     return Case(seed, picture, next(question for question in picture.questions if question.type == "worker"), ())
 
 
-def timed_seeds(seeds: range) -> list[int]:
-    """The first TIMED_PICTURES seeds of each kind."""
-    return [seed for kind in range(len(KINDS)) for seed in [s for s in seeds if s % len(KINDS) == kind][:TIMED_PICTURES]]
+def timed_seeds(seeds: range, most: int | None = None) -> list[int]:
+    """The first ``most`` seeds of each kind, TIMED_PICTURES if not given."""
+    most = TIMED_PICTURES if most is None else most
+    return [seed for kind in range(len(KINDS)) for seed in [s for s in seeds if s % len(KINDS) == kind][:most]]
 
 
 def strip_seeds(seeds: range) -> set[int]:

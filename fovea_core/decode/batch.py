@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from fovea_core.decode.draft import Drafter, DraftRun, watched
-from fovea_core.decode.load import LoadChooser
+from fovea_core.decode.load import READ, LoadChooser
 from fovea_core.decode.plain import answer_limit
 from fovea_core.decode.propose import check
 from fovea_core.decode.sampling import choose
@@ -44,6 +44,12 @@ class Lane:
     rounds: int = 0
     told: int = 0
     draft_run: DraftRun | None = None
+
+    @property
+    def untold(self) -> int:
+        """How many tokens the drafter would have to read before a draft; the prompt's images are not among them."""
+        prompt = len(self.run.prompt_ids) - 1 - sum(last - first for first, last in self.run.spans)
+        return len(self.ids) - self.told + (prompt if self.told == 0 else 0)
 
     @property
     def room(self) -> int:
@@ -117,12 +123,18 @@ class Lockstep:
         if self.drafter is None or levels < 1:
             return None
         if shape is None:
-            shape = self.chooser.shape(levels, len(self.lanes)) if self.chooser else None
+            shape = self.chooser.shape(levels, len(self.lanes), self._owed_ms()) if self.chooser else None
         if shape is None:
             return None
         shapes = [_within(shape, lane.room - 1) for lane in self.lanes]
         drafts = [self._propose(lane, mine) for lane, mine in zip(self.lanes, shapes)]
         return self.chooser.trim_all(drafts, shapes) if self.chooser else drafts
+
+    def _owed_ms(self) -> float:
+        """What drafting has to catch up with first: drafters that do not run yet, and what they were not told."""
+        cost = self.chooser.cost
+        begin = sum(lane.draft_run is None for lane in self.lanes) * cost.start_ms
+        return begin + sum(max(0, lane.untold - READ) for lane in self.lanes) * cost.read_ms
 
     def _propose(self, lane: Lane, shape: Shape | None) -> Draft:
         if shape is None:

@@ -82,16 +82,18 @@ class Chooser:
         """Cost in ms of a target forward by its number of rows, 0 .. as many as there may be, with ``load`` requests in it."""
         return self._costs
 
-    def shape(self, levels: int, load: int = 1) -> Shape | None:
+    def shape(self, levels: int, load: int = 1, owed_ms: float = 0.0) -> Shape | None:
         """The shape to draft with at most ``levels`` levels in each of ``load`` requests; None where drafting does not pay this
-        round."""
-        levels, costs = min(levels, self.levels), self.costs(load)
+        round. ``owed_ms``: what has to be done once before a draft, in all requests; it is spread over the tokens that they may
+        still get, ``levels`` and one each."""
+        room, levels, costs = levels + 1, min(levels, self.levels), self.costs(load)
         rows = np.arange(len(costs))
         best, best_rate = None, MARGIN * load / costs[load]
         for kind in (self.chain, self.tree):
             tokens, nodes = kind.expected(levels)
             drafting = self.table.round_ms + np.arange(levels + 1) * kind.level_ms
-            rates = load * tokens / (load * drafting + np.interp(load * nodes, rows, costs))
+            spent = load * drafting + np.interp(load * nodes, rows, costs) + owed_ms * tokens / room
+            rates = load * tokens / spent
             depth = int(np.argmax(rates[1:])) + 1 if levels else 0
             if depth and rates[depth] > best_rate:
                 best, best_rate = (kind, depth), rates[depth]

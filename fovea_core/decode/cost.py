@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import statistics
 import time
@@ -26,9 +27,11 @@ SIZES = (1, 2, 4, 8, 16, 24, 40, 64)
 WIDTH, NODES, DEPTH = 4, 40, 8
 #: Levels over which a drafted level's price is measured.
 MEASURED_LEVELS = 4
-TIME_LIMIT_S = 1.2
+TIME_LIMIT_S = 1.4
 #: A table measured under more load than this (runnable processes per processor, last minute) is used but not kept.
 BUSY_LOAD = 0.75
+#: What is timed, and what goes right before it, untimed.
+Work = tuple[Callable[[], object], Callable[[], object] | None]
 
 
 @torch.inference_mode()
@@ -36,20 +39,20 @@ def measure(target: Target, drafter: Drafter | None) -> CostTable:
     """Time target forwards over ``SIZES`` nodes, the drafter's reading of two committed tokens, and a drafted level, of a tree
     and of a chain, on a grey picture; about two seconds at most for a small model.
 
-    Each figure is the median of several interleaved repeats: it is the ratios that decide, and a rare quick moment of one size
-    would tilt them (docs/LOG.md). A forward costs at most what a larger one was seen to cost. As in a real round, drafting is
-    timed right behind a target forward and a forward over several tokens right behind drafting, when the processor's caches
-    hold the other's weights.
+    A forward costs at most what a larger one was seen to cost. As in a real round, drafting is timed right behind a target
+    forward and a forward over several tokens right behind drafting, when the processor's caches hold the other's weights.
     """
     run = target.prefill(Image.new("RGB", (96, 64), (128, 128, 128)), "?")
     room = target.context - run.next_position
     sizes = [size for size in SIZES if size < room] or [1]
     forwards = [partial(_forward, run, size) for size in sizes]
     if drafter is None:
-        return CostTable(tokens=sizes, verify_ms=falling(typical_ms([(forward, None) for forward in forwards])), level_ms=0.0)
+        alone = typical_ms([(forward, None) for forward in forwards], forwards[0])
+        return CostTable(tokens=sizes, verify_ms=falling(alone), level_ms=0.0)
     depth, drafting = draft_works(run, drafter)
     works = [(forward, drafting[-1] if size > 1 else forwards[0]) for size, forward in zip(sizes, forwards)]
-    *verify_ms, round_ms, tree_ms, chain_ms = typical_ms([*works, *((draft, forwards[-1]) for draft in drafting)])
+    works.extend((draft, forwards[-1]) for draft in drafting)
+    *verify_ms, round_ms, tree_ms, chain_ms = typical_ms(works, forwards[0])
     return CostTable(
         tokens=sizes,
         verify_ms=falling(verify_ms),
@@ -82,23 +85,40 @@ def _forward(run: TargetRun, size: int) -> None:
     run.commit([])
 
 
-def typical_ms(works: list[tuple[Callable[[], object], Callable[[], object] | None]]) -> list[float]:
-    """Median time in ms of the first of each pair, right behind the second: three to twelve rounds over all of them after a
-    warm-up, until time is up."""
-    times: list[list[float]] = [[] for _ in works]
-    for work, _ in works:
+def typical_ms(works: list[Work], yardstick: Callable[[], object], limit_s: float | None = None) -> list[float]:
+    """Usual time in ms of the first of each pair, right behind the second: three to twelve turns over all of them after a
+    warm-up, until ``limit_s`` (default: TIME_LIMIT_S) is over.
+
+    It is the ratios that decide, and they are to be those of a quiet machine on a busy one, too. So a ``yardstick`` is timed
+    before and behind each work, and the ratio of work to yardstick is the smaller of two estimates that go wrong upwards at
+    different times: the shortest time seen over that of the yardstick, which single lost moments leave alone as long as one
+    turn is spared, and the median over the turns of time over its neighbouring yardstick (the quicker of both), which slow
+    spells leave alone, since they last over all three (docs/LOG.md).
+    """
+    limit_s = TIME_LIMIT_S if limit_s is None else limit_s
+    for work in (*(work for work, _ in works), yardstick):
         work()
-    began = time.perf_counter()
-    for repeat in range(12):
-        if repeat >= 3 and time.perf_counter() - began > TIME_LIMIT_S:
+    began, yards_ms = time.perf_counter(), [_timed_ms(yardstick)]
+    shortest, ratios = [math.inf] * len(works), [[] for _ in works]
+    for turn in range(12):
+        if turn >= 3 and time.perf_counter() - began > limit_s:
             break
-        for mine, (work, before) in zip(times, works):
+        for place, (work, before) in enumerate(works):
             if before is not None:
                 before()
-            started = time.perf_counter()
-            work()
-            mine.append((time.perf_counter() - started) * 1e3)
-    return [statistics.median(mine) for mine in times]
+            work_ms = _timed_ms(work)
+            yards_ms.append(_timed_ms(yardstick))
+            shortest[place] = min(shortest[place], work_ms)
+            ratios[place].append(work_ms / min(yards_ms[-2:]))
+    yard_ms = sorted(yards_ms)[len(yards_ms) // 20]  # the shortest but for rare quick moments
+    return [min(least, yard_ms * statistics.median(mine)) for least, mine in zip(shortest, ratios)]
+
+
+def _timed_ms(work: Callable[[], object]) -> float:
+    """How long ``work`` takes; never nothing, whatever the clock can tell."""
+    started = time.perf_counter()
+    work()
+    return max(1e-6, (time.perf_counter() - started) * 1e3)
 
 
 def cost_table(target: Target, drafter: Drafter | None) -> CostTable:
@@ -110,14 +130,14 @@ def cost_table(target: Target, drafter: Drafter | None) -> CostTable:
     marks = [target.fingerprint, drafter.fingerprint if drafter else "none"]
     if not all(marks):
         return measure(target, drafter)
-    key = json.dumps([5, *marks, device_name(target.device), torch.get_num_threads(), torch.__version__])
+    key = json.dumps([6, *marks, device_name(target.device), torch.get_num_threads(), torch.__version__])
     path = cache_folder() / f"cost-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     kept = _read(path)
     if kept is not None:
         return kept
-    busy = _busy()  # before measuring, which is work as well
+    disturbed = busy()  # before measuring, which is work as well
     table = measure(target, drafter)
-    if busy:
+    if disturbed:
         return table
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +163,7 @@ def _read(path: Path) -> CostTable | None:
     return table if 0 < len(table.tokens) == len(table.verify_ms) else None
 
 
-def _busy() -> bool:
+def busy() -> bool:
     """Whether others use this machine so much that times measured now are not its own."""
     try:
         return os.getloadavg()[0] >= BUSY_LOAD * (os.cpu_count() or 1)

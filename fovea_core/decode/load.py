@@ -6,8 +6,10 @@ and nothing at last. One request alone is the case of decode.choose.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 
 import numpy as np
 import torch
@@ -17,7 +19,8 @@ from fovea_core.decode.choose import Chooser, verify_costs
 from fovea_core.decode.cost import NODES, SIZES, draft_works, falling, typical_ms
 from fovea_core.decode.draft import Drafter
 from fovea_core.decode.tree import Draft
-from fovea_core.targets.base import Target
+from fovea_core.settings import RunSettings
+from fovea_core.targets.base import Target, TargetRun
 from fovea_core.targets.together import Together
 from fovea_core.trace.events import CostTable, Shape
 
@@ -25,14 +28,21 @@ from fovea_core.trace.events import CostTable, Shape
 LOADS = (1, 2, 4, 8)
 #: Most rows of a measured forward.
 MOST_ROWS = 96
+#: Tokens whose reading is part of a round's price (decode.cost), and of a long reading that is measured.
+READ, LONG = 2, 18
+#: So long forwards and drafting are measured, unless they are slow.
+TIME_LIMIT_S = 4.0
 
 
 @dataclass(frozen=True)
 class LoadCost:
     """Measured cost: a table of decode.cost by rows of the target's forward for each number of requests in it, the smallest
-    first; what drafting costs is the same in all."""
+    first; what drafting costs is the same in all. ``start_ms``: making a request's drafter, its visual memory included, before
+    its first draft; ``read_ms``: each token that it reads beyond the usual READ."""
 
     tables: dict[int, CostTable]
+    start_ms: float = 0.0
+    read_ms: float = 0.0
 
     def of(self, load: int, rows: np.ndarray) -> np.ndarray:
         """Cost in ms of a target forward over each of ``rows`` with ``load`` requests in it.
@@ -90,7 +100,7 @@ class LoadChooser(Chooser):
 @torch.inference_mode()
 def measure_load(target: Target, drafter: Drafter, loads: tuple[int, ...] = LOADS) -> LoadCost:
     """Time target forwards with 1 to 8 requests in them over up to MOST_ROWS rows, and the drafter's work, on a grey picture;
-    about five seconds for a small model. Medians of interleaved repeats, see decode.cost.measure."""
+    about five seconds for a small model. Measured in turns, see decode.cost.typical_ms."""
     image = Image.new("RGB", (96, 64), (128, 128, 128))
     works, keys = [], []
     for load in loads:
@@ -103,13 +113,24 @@ def measure_load(target: Target, drafter: Drafter, loads: tuple[int, ...] = LOAD
             keys.append((load, size))
     depth, draft = draft_works(target.prefill(image, "?"), drafter)
     timed = [(forward, draft[-1] if size > 1 else forward) for forward, (_, size) in zip(works, keys)]
-    *forwards_ms, round_ms, tree_ms, chain_ms = typical_ms([*timed, *((work, works[-1]) for work in draft)])
+    before = [(work, works[-1]) for work in (*draft, *_begin_works(target.prefill(image, "?"), drafter))]
+    *forwards_ms, round_ms, tree_ms, chain_ms, start_ms, long_ms = typical_ms([*timed, *before], works[0], TIME_LIMIT_S)
     drafting = {"level_ms": tree_ms / depth, "chain_level_ms": chain_ms / depth, "round_ms": round_ms}
     tables = {}
     for load in loads:
         mine = [(load * size, ms) for (other, size), ms in zip(keys, forwards_ms) if other == load]
         tables[load] = CostTable(tokens=[rows for rows, _ in mine], verify_ms=falling([ms for _, ms in mine]), **drafting)
-    return LoadCost(tables)
+    return LoadCost(tables, start_ms, max(0.0, long_ms - round_ms) / (LONG - READ))
+
+
+def _begin_works(run: TargetRun, drafter: Drafter) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Making a request's drafter behind a prefilled run, and reading LONG committed tokens."""
+    settings = RunSettings(detail="rounds")
+    draft_run, places = drafter.start(run, settings), count(run.next_position + 1, LONG)
+    draft_run.extend(*run.first_news(int(run.logits.argmax())))
+    tokens, states = torch.ones(LONG, dtype=torch.int64), run.hidden[-1:].expand(LONG, -1)
+    read = lambda: draft_run.extend(tokens, states, torch.arange(LONG) + next(places))  # noqa: E731
+    return partial(drafter.start, run, settings), read
 
 
 def _forward(together: Together, size: int) -> None:

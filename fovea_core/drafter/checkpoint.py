@@ -47,10 +47,15 @@ def save_drafter(folder: str | Path, drafter: Drafter, dtype: torch.dtype = torc
     for number, shard in enumerate(shards, start=1):
         name = WEIGHTS_NAME if len(shards) == 1 else f"drafter-{number:02d}-of-{len(shards):02d}.safetensors"
         save_file(shard, folder / name)
-    unfinished = folder / (CONFIG_NAME + ".tmp")
-    unfinished.write_text(drafter.config.model_dump_json(indent=2) + "\n")
-    os.replace(unfinished, folder / CONFIG_NAME)
+    write_config(folder, drafter.config)
     return folder
+
+
+def write_config(folder: Path, config: DrafterConfig) -> None:
+    """Write the config of a drafter folder, whole or not at all."""
+    unfinished = folder / (CONFIG_NAME + ".tmp")
+    unfinished.write_text(config.model_dump_json(indent=2) + "\n")
+    os.replace(unfinished, folder / CONFIG_NAME)
 
 
 def read_config(folder: str | Path) -> DrafterConfig:

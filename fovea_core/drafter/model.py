@@ -26,6 +26,8 @@ class DrafterConfig(BaseModel):
 
     ``depth_limit``: deepest state that reads the memory; ``depth_rows``: rows of E_dep (drafted levels + 1);
     ``k_min``, ``k_max``, ``rho``: bounds of a read (FOVEA eq 6); ``sighted`` False is the blind twin;
+    ``first_norm``, ``last_norm``: whether a norm stands before the first block and behind the last; ``fc_bias``, ``qkv_bias``:
+    biases of fc and of queries, keys and values; ours are norms and no biases, published heads differ (drafter.published).
     ``taps``: layers of the target whose entering states are fused beside its last one (EAGLE-3's way); FOVEA names none.
     ``target_fingerprint``: the only target this drafter may serve; ``provenance``: how it was trained.
     """
@@ -42,6 +44,10 @@ class DrafterConfig(BaseModel):
     blocks: Annotated[int, Field(ge=1, le=16)] = 2
     rms_eps: Annotated[float, Field(gt=0, le=0.1)] = 1e-5
     rope_theta: Annotated[float, Field(gt=1)] = 10_000.0
+    first_norm: bool = True
+    last_norm: bool = True
+    fc_bias: bool = False
+    qkv_bias: bool = False
     sighted: bool = True
     correction_width: Size = 512
     k_min: Size = 4
@@ -99,11 +105,11 @@ def rotate(x: torch.Tensor, rope: tuple[torch.Tensor, torch.Tensor]) -> torch.Te
 class Block(nn.Module):
     """One decoder block of the backbone's kind, split around its attention so that each caller brings its own context."""
 
-    def __init__(self, config: DrafterConfig) -> None:
+    def __init__(self, config: DrafterConfig, normed: bool = True) -> None:
         super().__init__()
         size, self.heads, self.kv_heads, self.head_dim = config.hidden_size, config.heads, config.kv_heads, config.head_dim
-        self.input_norm = Norm(size, config.rms_eps)
-        self.qkv = nn.Linear(size, (config.heads + 2 * config.kv_heads) * config.head_dim, bias=False)
+        self.input_norm = Norm(size, config.rms_eps) if normed else nn.Identity()
+        self.qkv = nn.Linear(size, (config.heads + 2 * config.kv_heads) * config.head_dim, bias=config.qkv_bias)
         self.out = nn.Linear(config.heads * config.head_dim, size, bias=False)
         self.post_norm = Norm(size, config.rms_eps)
         self.gate_up = nn.Linear(size, 2 * config.intermediate_size, bias=False)
@@ -128,10 +134,10 @@ class Drafter(nn.Module):
     def __init__(self, config: DrafterConfig) -> None:
         super().__init__()
         self.config = config
-        self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=False)
+        self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size, bias=config.fc_bias)
         self.tap = nn.Linear(len(config.taps) * config.hidden_size, config.hidden_size, bias=False) if config.taps else None
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
-        self.norm = Norm(config.hidden_size, config.rms_eps)
+        self.blocks = nn.ModuleList(Block(config, number > 0 or config.first_norm) for number in range(config.blocks))
+        self.norm = Norm(config.hidden_size, config.rms_eps) if config.last_norm else nn.Identity()
         self.memory = MemoryWeights(config.hidden_size, config.depth_rows) if config.sighted else None
         self.correction = Correction(config.hidden_size, config.correction_width) if config.sighted else None
         self.embedding: torch.Tensor | None = None

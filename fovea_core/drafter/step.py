@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from fovea_core.drafter.model import Block, Drafter, Norm, rope_table
 from fovea_core.thin import COPY_LIMIT, Matrix
@@ -22,9 +23,9 @@ from fovea_core.thin import COPY_LIMIT, Matrix
 
 @dataclass(frozen=True)
 class FoldedBlock:
-    """One block: query and key rows stand in rotary order; ``input_scale``, ``post_scale`` (d,): of its norms."""
+    """One block: query and key rows stand in rotary order; ``input_scale``, ``post_scale`` (d,): of its norms, None without."""
 
-    input_scale: torch.Tensor
+    input_scale: torch.Tensor | None
     qkv: Matrix
     out: Matrix
     post_scale: torch.Tensor
@@ -37,9 +38,14 @@ def _fold_block(block: Block) -> FoldedBlock:
     pairs = torch.arange(block.head_dim).view(2, half).t().reshape(-1)  # 0, half, 1, half + 1, ...
     rows = block.qkv.weight.unflatten(0, (-1, block.head_dim)).clone()  # (heads + 2 kv_heads, head_dim, d)
     rows[:turned] = rows[:turned, pairs]
+    bias = None
+    if block.qkv.bias is not None:
+        bias = block.qkv.bias.unflatten(0, (-1, block.head_dim)).clone()
+        bias[:turned] = bias[:turned, pairs]
+        bias = bias.flatten()
     return FoldedBlock(
         input_scale=_scale(block.input_norm),
-        qkv=Matrix(rows.flatten(0, 1)),
+        qkv=Matrix(rows.flatten(0, 1), bias),
         out=Matrix(block.out.weight),
         post_scale=_scale(block.post_norm),
         gate_up=Matrix(block.gate_up.weight),
@@ -47,9 +53,9 @@ def _fold_block(block: Block) -> FoldedBlock:
     )
 
 
-def _scale(norm: Norm) -> torch.Tensor:
-    """(d,) the norm's weight times sqrt(d): what a unit vector is multiplied by."""
-    return math.sqrt(norm.weight.shape[0]) * norm.weight
+def _scale(norm: Norm | nn.Identity) -> torch.Tensor | None:
+    """(d,) the norm's weight times sqrt(d): what a unit vector is multiplied by; None for no norm."""
+    return None if isinstance(norm, nn.Identity) else math.sqrt(norm.weight.shape[0]) * norm.weight
 
 
 class FoldedDrafter:
@@ -61,11 +67,13 @@ class FoldedDrafter:
         size = config.hidden_size
         self.scale = _scale(drafter.norm)
         self.blocks = [_fold_block(block) for block in drafter.blocks]
-        self.floor = torch.tensor(math.sqrt(size * config.rms_eps), device=self.scale.device, dtype=self.scale.dtype)
+        like, bias = drafter.fc.weight, drafter.fc.bias
+        self.floor = torch.tensor(math.sqrt(size * config.rms_eps), device=like.device, dtype=like.dtype)
         token_half, state_half = drafter.fc.weight[:, :size], drafter.fc.weight[:, size:].contiguous()
         self.folds_vocabulary = drafter.embedding.numel() <= COPY_LIMIT
-        self.table = drafter.embedding @ token_half.t() if self.folds_vocabulary else drafter.embedding  # (V, d)
-        self.token_half = Matrix(token_half.contiguous())
+        self.token_half = Matrix(token_half.contiguous(), bias)
+        folded = drafter.embedding @ token_half.t() if self.folds_vocabulary else drafter.embedding  # (V, d)
+        self.table = folded if bias is None or not self.folds_vocabulary else folded + bias
         self.from_own = Matrix(state_half)  # on RMSNorm(h) of the drafter's own h
         self.from_target = (  # on states after the target's norm, and its taps
             self.from_own if drafter.tap is None else Matrix(torch.cat((state_half, drafter.tap.weight), 1))
@@ -74,12 +82,12 @@ class FoldedDrafter:
         self.head = Matrix(drafter.head)
         self.turns = torch.empty(0)
 
-    def norm(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-        """RMSNorm of (m, d) with a folded ``scale``."""
-        return x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self.floor) * scale
+    def norm(self, x: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
+        """RMSNorm of (m, d) with a folded ``scale``; as it is without one."""
+        return x if scale is None else x / torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), self.floor) * scale
 
     def normed(self, states: torch.Tensor) -> torch.Tensor:
-        """RMSNorm(h), the final norm: (m, d) to (m, d)."""
+        """RMSNorm(h), the final norm where there is one: (m, d) to (m, d)."""
         return self.norm(states, self.scale)
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:

@@ -138,6 +138,10 @@ class Target(ABC):
     def prompt(self, image: Image.Image, question: str) -> Prompt:
         """Preprocess, encode and project. The question is encoded as ordinary text, whatever it spells."""
 
+    def prompts(self, image: Image.Image, questions: Sequence[str]) -> list[Prompt]:
+        """``prompt`` of several questions about one picture."""
+        return [self.prompt(image, question) for question in questions]
+
     @abstractmethod
     def generate(self, image: Image.Image, question: str, count: int) -> list[int]:
         """Greedy ids of transformers' own ``generate()``, at most ``count``: the other opinion on what plain decoding is."""

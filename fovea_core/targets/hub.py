@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -71,21 +72,28 @@ class HubTarget(Target):
         """(3, length) rotary positions; None where they are the tokens' numbers."""
         return None
 
-    @torch.inference_mode()
     def prompt(self, image: Image.Image, question: str) -> Prompt:
         """See Target.prompt; one count for placeholders, rows of features and entries, or a TargetError."""
+        return self.prompts(image, [question])[0]
+
+    @torch.inference_mode()
+    def prompts(self, image: Image.Image, questions: Sequence[str]) -> list[Prompt]:
+        """See Target.prompts; the picture passes the tower once."""
         image = image if image.mode == "RGB" else image.convert("RGB")
         layout = self.layout(image.width, image.height)
-        ids, spans = self.chat.prompt(question, layout.text, layout.counts)
         features = self.features(self.pixels(image))
-        placeholders = sum(last - first for first, last in spans)
-        if not placeholders == features.shape[0] == layout.entries:
-            raise TargetError(
-                f"The target {self.id} reads this picture of {image.width} x {image.height} px otherwise than expected: "
-                f"{placeholders} placeholders, {features.shape[0]} features, {layout.entries} entries."
-            )
         valid = torch.from_numpy(layout.valid).to(self.device)
-        return Prompt(ids, spans, features, layout.tiles, valid, self.positions(layout, spans, len(ids)))
+        made = []
+        for question in questions:
+            ids, spans = self.chat.prompt(question, layout.text, layout.counts)
+            placeholders = sum(last - first for first, last in spans)
+            if not placeholders == features.shape[0] == layout.entries:
+                raise TargetError(
+                    f"The target {self.id} reads this picture of {image.width} x {image.height} px otherwise than expected: "
+                    f"{placeholders} placeholders, {features.shape[0]} features, {layout.entries} entries."
+                )
+            made.append(Prompt(ids, spans, features, layout.tiles, valid, self.positions(layout, spans, len(ids))))
+        return made
 
     def inputs(self, image: Image.Image, question: str) -> dict[str, Tensor]:
         """The same request as the model's own forward and ``generate()`` take it."""

@@ -25,7 +25,7 @@ KNOWN = ASSETS / "targets.json"
 #: Model types as config.json names them, beside the embedded target's own.
 FAMILIES = ("llava_next", "qwen2_5_vl", "smolvlm", "idefics3")
 #: Drafters that go with every target.
-FREE = ("lookup", "none")
+FREE = ("lookup", "trie", "none")
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 #: Tokens of keys and values that an estimate counts: a large picture and its answer.
 TOKENS = 4_096

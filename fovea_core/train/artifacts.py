@@ -2,16 +2,13 @@
 own greedy ones, or given ones that it has read (ArtifactRequest).
 
 A shard (safetensors) holds samples back to back. Of a sample with T text items (prompt without its first token and without
-image placeholders, then the answer with its EOS): ``tokens`` (T,) int32; ``states`` (T, d) float16, the target state after its
-final norm that *predicted* each token, so the state of item j itself is row j + 1, with the states of tapped layers behind it
-where the target has taps; ``positions`` (T,) int32; ``mid`` (A, d) float16 for the A answer items that were fed to the target
-(all but the last): h~^T of the objective. Per picture ``features`` (N, d) float16 after the projector and ``valid`` (N,) bool.
-Per sample ``lengths``, ``prompts`` (text items before the answer), ``pictures`` (row in this shard).
-
-With views, for rivals (drafter.rival.View): ``at`` (N,) position ids of the image tokens; per picture ``cells`` (layers, C, d)
-float16, the target's states at it as they enter the watched layers, pooled, and ``present`` (C,) bool; per sample ``attended``
-(N,) float16, where it looked at the end of the prompt; ``looked`` (A, LOOKED) int16, where it looked most when it predicted
-each answer token but the last.
+image placeholders, then the answer with its EOS): ``tokens`` (T,) int32; ``states`` (T, d) in half precision, the target state
+after its final norm that *predicted* each token, so the state of item j itself is row j + 1, with the states of tapped layers
+behind it where the target has taps; ``positions`` (T,) int32; ``mid`` (A, d) half for the A answer items that were fed to the
+target (all but the last): h~^T of the objective. The pictures' image tokens back to back: ``features`` (all N, d) half after
+the projector, ``valid`` (all N,) bool, ``entries`` (pictures,) how many each has. Per sample ``lengths``, ``prompts`` (text
+items before the answer), ``pictures`` (number in this shard), ``numbers`` (of its request). A request that could not be asked
+has no sample. Half precision is the target's own where it computes in one, else float16. With views: train.views, too.
 """
 
 from __future__ import annotations
@@ -19,106 +16,116 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from fovea_core.train.answers import Answered, ArtifactRequest, BatchTarget, answer_batch, distinct_pictures
+from fovea_core.train.answers import Answered, answer_batch
+from fovea_core.train.asked import AnyRequest, read_requests
+from fovea_core.train.views import view_tensors
+from fovea_core.train.worker import BatchTarget
 
 INDEX_NAME = "artifacts.json"
-VIEW_NAMES = ("at", "cells", "present", "attended", "looked")
 
 
 def make_artifacts(
     target,
-    requests: Iterable[ArtifactRequest],
+    requests: Iterable[AnyRequest],
     out: str | Path,
     *,
     count: int | None = None,
     shard: int = 256,
     batch: int = 96,
     max_new_tokens: int = 160,
-    dtype: str = "float32",
     views: bool = False,
+    about: dict | None = None,
     log: Callable[[str], None] = print,
+    done: Callable[[int], None] = lambda number: None,
 ) -> Path:
-    """Answer ``requests`` (the first ``count``) with a LlavaTarget and write shards of ``shard`` samples into ``out``, with
-    ``views`` what rivals need beside (of given answers only).
+    """Answer ``requests`` (the first ``count``) with a target and write shards of ``shard`` requests into ``out``.
 
-    Resumable: requests are taken in order, shards that exist are skipped without answering theirs again. Raises ValueError
-    where ``out`` holds artifacts of another target or of other settings.
+    Resumable: requests are taken in order, shards that exist are skipped without answering theirs again. ``views``: with what
+    rivals are given; ``about``: what else the index is to say of them; ``done`` hears how many requests are behind us. Raises
+    ValueError where ``out`` holds artifacts of another target or of other settings, or where views cannot be made.
     """
-    out = Path(out)
+    worker, out = BatchTarget(target, views), Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    about = {
+    facts = {
+        "format": 2,
         "target_id": target.id,
         "target_fingerprint": target.fingerprint,
         "shard": shard,
         "taps": list(target.backbone.taps),
         "max_new_tokens": max_new_tokens,
-        "dtype": dtype,
-    } | ({"views": True} if views else {})
+        "dtype": str(target.embedding.dtype).removeprefix("torch."),
+        **({"views": True} if views else {}),
+        **(about or {}),
+    }
     index = out / INDEX_NAME
     if index.exists():
-        if json.loads(index.read_text()) != about:
+        if json.loads(index.read_text()) != facts:
             raise ValueError(f"{out.name} holds artifacts of another target or of other settings: choose another folder.")
     else:
-        index.write_text(json.dumps(about, indent=2) + "\n")
-    worker = BatchTarget(target, getattr(torch, dtype), views)
-    stream: Iterator[ArtifactRequest] = iter(requests) if count is None else islice(requests, count)
+        index.write_text(json.dumps(facts, indent=2) + "\n")
+    stream: Iterator[AnyRequest] = iter(requests) if count is None else islice(requests, count)
     for number in range(10**6):
         wanted = list(islice(stream, shard))
         if not wanted:
             break
         path = out / f"part-{number:05d}.safetensors"
-        if path.exists():
-            continue
-        began = time.perf_counter()
-        tensors = _shard(worker, wanted, batch, max_new_tokens)
-        unfinished = path.with_suffix(".tmp")
-        save_file(tensors, unfinished)
-        os.replace(unfinished, path)
-        spent, answered = time.perf_counter() - began, int(tensors["lengths"].sum() - tensors["prompts"].sum())
-        log(f"{path.name}: {len(wanted)} samples, {answered} answer tokens, {spent:.1f} s")
+        if not path.exists():
+            began = time.perf_counter()
+            tensors, troubles = answer_shard(worker, wanted, batch, max_new_tokens, number * shard)
+            unfinished = path.with_suffix(".tmp")
+            save_file(tensors, unfinished)
+            os.replace(unfinished, path)
+            spent, answered = time.perf_counter() - began, int(tensors["lengths"].sum() - tensors["prompts"].sum())
+            for trouble in troubles:
+                log(trouble)
+            log(f"{path.name}: {tensors['lengths'].numel()} samples, {answered} answer tokens, {spent:.1f} s")
+        done(number * shard + len(wanted))
     return out
 
 
-def _shard(target: BatchTarget, requests: list[ArtifactRequest], batch: int, max_new_tokens: int) -> dict[str, Tensor]:
-    """All tensors of one shard."""
+def answer_shard(
+    target: BatchTarget, requests: Sequence[AnyRequest], batch: int, max_new_tokens: int, first: int = 0
+) -> tuple[dict[str, Tensor], list[str]]:
+    """All tensors of one shard whose requests are numbered from ``first`` on, ``batch`` answered at once; and why requests are
+    missing, a sentence each."""
     samples: list[Answered] = []
-    features, valid, owners, pictures = [], [], [], 0
-    for first in range(0, len(requests), batch):
-        part = requests[first : first + batch]
-        done, seen, owner = answer_batch(target, part, max_new_tokens)
-        samples += done
-        features.append(seen.half().cpu())
-        kept, _ = distinct_pictures(part)
-        valid += [torch.from_numpy(np.asarray(request.valid, bool).reshape(-1)) for request in kept]
-        owners += [pictures + row for row in owner]
-        pictures += seen.shape[0]
-    seen = {}
-    if target.watched:
-        looks = [sample.looks for sample in samples]
-        seen = {
-            "at": looks[0].at.to("cpu", torch.int32),
-            "cells": torch.cat([look.cells.half().cpu() for look in looks]),
-            "present": torch.cat([look.present.cpu() for look in looks]),
-            "attended": torch.stack([look.attended.half().cpu() for look in looks]),
-            "looked": torch.cat([look.looked.to("cpu", torch.int16) for look in looks]),
-        }
-    return seen | {
+    features, owners, numbers, troubles = [], [], [], []
+    half = target.dtype if target.dtype.itemsize == 2 else torch.float16
+    valid: list[Tensor] = []
+    for start in range(0, len(requests), batch):
+        asked, wrong = read_requests(target.target, requests[start : start + batch], max_new_tokens, first + start)
+        troubles += wrong
+        if not asked:
+            continue
+        samples += answer_batch(target, asked, max_new_tokens)
+        seen = {one.picture: one.prompt for one in asked}
+        owners += [len(features) + one.picture for one in asked]
+        features += [prompt.features.to("cpu", half) for prompt in seen.values()]
+        valid += [prompt.valid.cpu() for prompt in seen.values()]
+        numbers += [one.number for one in asked]
+    width, size = target.target.hidden_size * (1 + len(target.taps)), target.target.hidden_size
+    none = torch.zeros(0, size, dtype=half)
+    tensors = {
         "tokens": torch.tensor([token for sample in samples for token in sample.tokens], dtype=torch.int32),
-        "states": torch.cat([sample.states.half().cpu() for sample in samples]),
-        "positions": torch.cat([sample.positions.to("cpu", torch.int32) for sample in samples]),
-        "mid": torch.cat([sample.mid.half().cpu() for sample in samples]),
-        "features": torch.cat(features),
-        "valid": torch.stack(valid),
-        "lengths": torch.tensor([len(sample.tokens) for sample in samples]),
-        "prompts": torch.tensor([sample.prompt for sample in samples]),
-        "pictures": torch.tensor(owners),
+        "states": torch.cat([none.new_zeros(0, width), *(sample.states.to("cpu", half) for sample in samples)]),
+        "positions": torch.cat([torch.zeros(0, dtype=torch.int32), *(s.positions.to("cpu", torch.int32) for s in samples)]),
+        "mid": torch.cat([none, *(sample.mid.to("cpu", half) for sample in samples)]),
+        "features": torch.cat([none, *features]),
+        "valid": torch.cat([torch.zeros(0, dtype=torch.bool), *valid]),
+        "entries": torch.tensor([rows.shape[0] for rows in features], dtype=torch.int64),
+        "lengths": torch.tensor([len(sample.tokens) for sample in samples], dtype=torch.int64),
+        "prompts": torch.tensor([sample.prompt for sample in samples], dtype=torch.int64),
+        "pictures": torch.tensor(owners, dtype=torch.int64),
+        "numbers": torch.tensor(numbers, dtype=torch.int64),
     }
+    if target.watched and samples:
+        tensors |= view_tensors([sample.looks for sample in samples], half)
+    return tensors, troubles

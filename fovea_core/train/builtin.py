@@ -16,14 +16,14 @@ import numpy as np
 import torch
 
 from fovea_core.train.allocator import keep_freed_memory
-from fovea_core.train.artifacts import ArtifactRequest, make_artifacts
+from fovea_core.train.artifacts import make_artifacts
+from fovea_core.train.asked import ArtifactRequest
 from fovea_core.train.data import Shards, draw_shards
-from fovea_core.train.drafter import DrafterRecipe, train_drafter
+from fovea_core.train.drafter import DrafterRecipe, copy_twins, train_drafter
 from fovea_core.train.learner import TargetRecipe
 from fovea_core.train.target import export_target, train_target
 from fovea_core.train.tokenizer import train_tokenizer
 from fovea_core.train.twin import tap_layers
-from fovea_core.train.variants import TWINS
 from fovea_core.worksite import KINDS, make_picture
 
 #: Seeds from here on show the drafter pictures that the target has not learnt from.
@@ -119,12 +119,4 @@ def make_drafters(
     artifacts = make_artifacts(target, requests, work / "artifacts", log=log)
     out = work / ("drafters" if which == "both" else f"drafters-{which}")  # twins may be trained side by side
     folders = train_drafter(target, artifacts, out, which=which, recipe=recipe, start=start, log=log)
-    if export is None:
-        return folders
-    copied = []
-    for folder in folders:
-        if folder.name not in TWINS:
-            raise ValueError(f"{folder.name} is no twin")
-        shutil.rmtree(export / folder.name, ignore_errors=True)
-        copied.append(Path(shutil.copytree(folder, export / folder.name)))
-    return copied
+    return folders if export is None else copy_twins(folders, export)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from torch import Tensor
 
 from fovea_core.drafter.checkpoint import save_drafter
 from fovea_core.memory.select import make_policy
-from fovea_core.train.loss import Truth
+from fovea_core.train.loss import Parts, Truth
 from fovea_core.train.prefix import accepted
 from fovea_core.train.reinforce import RoutedTwin
 from fovea_core.train.samples import Batch, Order, Sample, collate, load_samples
+from fovea_core.train.scalars import Scalars
 from fovea_core.train.twin import DrafterRecipe, Twin, truth_of
 from fovea_core.train.variants import TWINS, Variant
 
@@ -57,6 +60,31 @@ def evaluate(twin: Twin, held: list[Sample]) -> dict:
     return {"held_loss": round(loss, 4), "held_accuracy": accuracy, "held_chain": round(length / bases, 4)}
 
 
+class Tally:
+    """What a step of one twin amounts to over its batches."""
+
+    def __init__(self, levels: int) -> None:
+        self.levels, self.parts, self.steps = levels, [], []
+        self.length, self.bases = 0.0, 0
+
+    def add(self, parts: Parts, truth: Truth, batch: Batch) -> None:
+        """Count a batch."""
+        length, bases = chain_length(parts.hits, truth, batch, self.levels)
+        self.parts.append(parts)
+        self.steps.append(truth.step)
+        self.length, self.bases = self.length + length, self.bases + bases
+
+    def line(self) -> dict:
+        """The means of loss and its parts, accuracy by depth, mean chain length."""
+        mean = {name: fmean(getattr(part, name).item() for part in self.parts) for name in ("total", "hidden", "kl", "token")}
+        hits = torch.cat([part.hits for part in self.parts])
+        return {
+            **{name: round(value, 4) for name, value in mean.items()},
+            "accuracy": accuracy_by_depth(hits, torch.cat(self.steps), self.levels),
+            "chain": round(self.length / self.bases, 4),
+        }
+
+
 def _twin(name: str, target, recipe: DrafterRecipe, start: Path | None, variant: Variant) -> Twin:
     return (RoutedTwin if variant.reinforce else Twin)(name, target, recipe, start, variant)
 
@@ -76,24 +104,25 @@ class DrafterTrainer:
         which: str,
         recipe: DrafterRecipe,
         start: Path | None = None,
+        held: Container[int] | None = None,
         variants: dict[str, Variant] = TWINS,
         samples: tuple[list[Sample], list[Sample], dict] | None = None,
     ) -> None:
         names = {"both": list(variants), **{name: [name] for name in variants}}
         if which not in names:
             raise ValueError(f"which is {which!r}: {', '.join(names)} are possible.")
-        self.train, self.held, about = samples or load_samples(artifacts)
+        self.train, self.held, about = samples or load_samples(artifacts, held)
         if about["target_fingerprint"] != target.fingerprint:
             raise ValueError(f"{Path(artifacts).name} holds answers of another target ({about['target_id']}).")
         self.out, self.recipe, self.device = Path(out), recipe, target.device
         self.out.mkdir(parents=True, exist_ok=True)
-        self.twins = [_twin(name, target, recipe, start and start / name, variants[name]) for name in names[which]]
+        self.twins = [_twin(name, target, recipe, self._begins(start, name), variants[name]) for name in names[which]]
         for twin in self.twins:
             if twin.drafter.config.taps not in ((), tuple(about["taps"])):
                 raise ValueError(f"{Path(artifacts).name} holds states of other layers than this recipe fuses.")
             if twin.variant.rival and not self.train[0].view:
                 raise ValueError(f"{Path(artifacts).name} was made without what rivals are given: make it with views.")
-        self.order = Order([s.tokens.shape[0] for s in self.train], recipe.batch, recipe.seed)
+        self.order = Order([s.tokens.shape[0] for s in self.train], recipe.batch * recipe.accumulate, recipe.seed)
         self.step = 0
         self.about = {"which": which, "target_fingerprint": target.fingerprint, "samples": len(self.train), **asdict(recipe)}
         self.about["went_on"] = start is not None
@@ -101,6 +130,10 @@ class DrafterTrainer:
             self.about["variant"] = json.dumps({name: asdict(variants[name]) for name in names[which]})
         if self.checkpoint.exists():
             self._restore()
+
+    def _begins(self, start: Path | None, name: str) -> Path | None:
+        """The folder whose weights a twin begins with: that very drafter for its memory, else a twin in it."""
+        return start if start is None or self.recipe.only == "memory" else start / name
 
     @property
     def checkpoint(self) -> Path:
@@ -124,21 +157,21 @@ class DrafterTrainer:
         os.replace(unfinished, self.checkpoint)
 
     def advance(self) -> dict[str, dict]:
-        """One step of every twin on the same batch. Returns what to log, by twin."""
-        batch = collate([self.train[i] for i in self.order.batch(self.step)], self.device)
-        levels = self.recipe.levels(self.step)
-        truth = truth_of(batch, self.twins[0].drafter.head, levels)
-        lines = {}
+        """One step of every twin on the same batches. Returns what to log, by twin."""
+        numbers, size = self.order.batch(self.step), self.recipe.batch
+        parts = [numbers[i : i + size] for i in range(0, len(numbers), size)]
+        tallies = {twin.name: Tally(self.recipe.levels(self.step)) for twin in self.twins}
         for twin in self.twins:
-            parts = twin.learn(batch, truth, self.step)
-            length, bases = chain_length(parts.hits, truth, batch, levels)
-            lines[twin.name] = {
-                **{name: round(getattr(parts, name).item(), 4) for name in ("total", "hidden", "kl", "token")},
-                "accuracy": accuracy_by_depth(parts.hits, truth.step, levels),
-                "chain": round(length / bases, 4),
-            }
+            twin.begin(self.step)
+        for part in parts:
+            batch = collate([self.train[i] for i in part], self.device)
+            truth = truth_of(batch, self.twins[0].drafter.head, self.recipe.levels(self.step))
+            for twin in self.twins:
+                tallies[twin.name].add(twin.learn(batch, truth, self.step, 1 / len(parts)), truth, batch)
+        for twin in self.twins:
+            twin.finish()
         self.step += 1
-        return lines
+        return {name: tally.line() for name, tally in tallies.items()}
 
     def export(self) -> list[Path]:
         """Write every twin as a drafter folder with its provenance."""
@@ -151,6 +184,7 @@ class DrafterTrainer:
             facts |= {f"warm_{key}": str(value) for key, value in twin.warm.items()}
             if twin.before is not None:
                 facts["before"] = json.dumps(twin.before)
+                facts |= {key: twin.before[key] for key in ("imported_format", "source", "licence") if key in twin.before}
             twin.drafter.config = twin.drafter.config.model_copy(update={"provenance": facts})
             folders.append(save_drafter(self.out / twin.name, twin.drafter))
         return folders
@@ -167,17 +201,20 @@ def train_drafter(
     log_every: int = 25,
     eval_every: int = 250,
     checkpoint_s: float = 180.0,
+    held: Container[int] | None = None,
     log: Callable[[str], None] = print,
+    done: Callable[[int], None] = lambda step: None,
 ) -> list[Path]:
     """Train the drafter and its blind twin on the artifacts of a loaded target; resumes from ``out`` where it holds a run.
 
     ``start``: a folder with finished ``drafter`` and ``blind``, whose weights the twins begin with (their target may be another
-    of the same shapes, one trained further for example).
-    Writes ``out/log.jsonl`` (one object a line), ``out/last.pt`` and at the end the folders ``out/drafter`` and ``out/blind``,
-    which it returns. Raises ValueError where artifacts or checkpoint belong to another target or recipe.
+    of the same shapes, one trained further for example); or where the memory only is trained, the drafter that gets it.
+    held: see load_samples; ``done`` hears how many steps are behind us. Writes ``out/log.jsonl`` (one object a line; scalars to
+    TensorBoard where it is installed), ``out/last.pt`` and at the end the folders ``out/drafter`` and ``out/blind``, which
+    it returns. Raises ValueError where artifacts or checkpoint belong to another target or recipe.
     """
-    trainer = DrafterTrainer(target, artifacts, out, which, recipe or DrafterRecipe(), start)
-    follow(trainer, log_every=log_every, eval_every=eval_every, checkpoint_s=checkpoint_s, log=log)
+    trainer = DrafterTrainer(target, artifacts, out, which, recipe or DrafterRecipe(), start, held)
+    follow(trainer, log_every=log_every, eval_every=eval_every, checkpoint_s=checkpoint_s, log=log, done=done)
     return trainer.export()
 
 
@@ -188,9 +225,11 @@ def follow(
     eval_every: int = 250,
     checkpoint_s: float = 180.0,
     log: Callable[[str], None] = print,
+    done: Callable[[int], None] = lambda step: None,
     halt: Callable[[], bool] = lambda: False,
 ) -> None:
     """Train to the recipe's end, or until ``halt`` says so between two steps, with a log and checkpoints on the way."""
+    scalars = Scalars(trainer.out)
     saved = began = time.monotonic()
     first = trainer.step
     with (trainer.out / "log.jsonl").open("a") as file:
@@ -198,11 +237,13 @@ def follow(
         def note(line: dict) -> None:
             file.write(json.dumps(line) + "\n")
             file.flush()
+            scalars.add(line)
             log(json.dumps(line))
 
         while trainer.step < trainer.recipe.steps and not halt():
             lines = trainer.advance()
             step = trainer.step
+            done(step)
             if step % log_every == 0 or step == trainer.recipe.steps:
                 speed = (time.monotonic() - began) / (step - first)
                 for name, line in lines.items():
@@ -216,3 +257,15 @@ def follow(
                 trainer.save()
                 saved = time.monotonic()
     trainer.save()
+    scalars.close()
+
+
+def copy_twins(folders: Sequence[Path], export: Path) -> list[Path]:
+    """Put finished drafters into ``export``, each in the place of one of its name. Returns where they are."""
+    copied = []
+    for folder in folders:
+        if folder.name not in TWINS:
+            raise ValueError(f"{folder.name} is no twin")
+        shutil.rmtree(export / folder.name, ignore_errors=True)
+        copied.append(Path(shutil.copytree(folder, export / folder.name)))
+    return copied

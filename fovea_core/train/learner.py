@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, SiglipVisionConfig
 
 from fovea_core.train.data import COLOURS, MARKS, NOUNS, Sample
+from fovea_core.train.grounding import grounding_loss
 from fovea_core.train.tokenizer import ANSWER, ASK, BOS, EOS, IMAGE, PAD
 from fovea_core.worksite.naming import looks_up
 
@@ -26,10 +27,16 @@ DENSE = (len(NOUNS) + 1, len(COLOURS) + 1, len(MARKS) + 1)
 
 @dataclass(frozen=True)
 class TargetRecipe:
-    """Everything that decides a target training besides the pictures. ``samples`` counts pictures, not questions."""
+    """Everything that decides a target training besides the pictures. ``samples`` counts pictures, not questions.
+
+    lookup_share: share of the pictures that bring only questions that look something up; lookup_codes: also those that name it
+    by a code, not only by a word; grown_from: layers of the target that training starts from, the others are new and only
+    they learn (0: everything learns); ground_weight: of the loss of train/grounding.py.
+    """
 
     width: int = 256
     layers: int = 10
+    grown_from: int = 0
     intermediate: int = 704
     tower_layers: int = 6
     tower_intermediate: int = 768
@@ -47,6 +54,8 @@ class TargetRecipe:
     short_questions: int = 6
     short_weight: float = 2.0
     lookup_share: float = 0.0
+    lookup_codes: bool = True
+    ground_weight: float = 0.0
     text_tokens: int = 176
     shares: dict = field(default_factory=lambda: {"scene": 0.4, "text": 0.25, "chart": 0.35})
     seed: int = 0
@@ -100,8 +109,8 @@ class Batch:
     """One packed batch of B pictures with T text tokens each, segments of a picture blind to each other.
 
     pixels (B, 3, 224, 224) float; tokens, positions, targets (B, T) int64 (targets -100 where nothing is learnt); weights (B,
-    T) float, what a target counts for; segment (B, T) int64, 0 = padding; labels (B, 3, cells, cells) int64; valid (B, cells,
-    cells) bool.
+    T) float, what a target counts for; segment (B, T) int64, 0 = padding; asking (B, T) bool, the words of questions that look
+    something up; labels (B, 3, cells, cells) int64; valid (B, cells, cells) bool.
     """
 
     pixels: Tensor
@@ -110,6 +119,7 @@ class Batch:
     targets: Tensor
     weights: Tensor
     segment: Tensor
+    asking: Tensor
     labels: Tensor
     valid: Tensor
 
@@ -121,7 +131,7 @@ class Batch:
 def pick_questions(sample: Sample, recipe: TargetRecipe, rng: np.random.Generator) -> list[tuple[str, str]]:
     """A random few of a picture's questions: ``least_long`` to ``long_questions`` long ones, then others; in ``lookup_share``
     of the pictures instead all that look something up (worksite/naming.py), as far as they fit."""
-    lookups = [(q, a) for q, a, t in sample.questions if t == "short" and looks_up(q)]
+    lookups = [(q, a) for q, a, t in sample.questions if t == "short" and looks_up(q, recipe.lookup_codes)]
     if rng.random() < recipe.lookup_share and lookups:
         return [lookups[i] for i in rng.permutation(len(lookups))]
     chosen = []
@@ -150,7 +160,7 @@ def pack(
     """
     rows = []
     for asked in questions:
-        tokens, positions, targets, weights, segment = [], [], [], [], []
+        tokens, positions, targets, weights, segment, asking = [], [], [], [], [], []
         for number, (question, answer) in enumerate(asked, start=1):
             ask = [ASK, *tokenizer.encode(question).ids, ANSWER]
             say = [*tokenizer.encode(answer).ids, EOS]
@@ -162,11 +172,12 @@ def pack(
             targets += [-100] * (len(ask) - 1) + say + [-100]
             weights += [short_weight if len(say) <= SHORT else 1.0] * len(ids)
             segment += [number] * len(ids)
-        rows.append((tokens, positions, targets, weights, segment))
+            asking += [looks_up(question)] * len(ask) + [False] * len(say)
+        rows.append((tokens, positions, targets, weights, segment, asking))
     longest = length or max(len(row[0]) for row in rows)
     padded = [
         torch.tensor([row[part] + [fill] * (longest - len(row[part])) for row in rows])
-        for part, fill in enumerate((PAD, 0, -100, 0.0, 0))
+        for part, fill in enumerate((PAD, 0, -100, 0.0, 0, False))
     ]
     return Batch(
         normalise(np.stack([s.pixels for s in samples])),
@@ -219,18 +230,28 @@ class Learner(nn.Module):
             right.append((part.argmax(-1) == label)[named].float().mean())
         return torch.stack(losses).sum(), torch.stack(right).detach()
 
-    def answer_loss(self, features: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Weighted cross-entropy per answer token, and (B,) share of answer tokens right (teacher-forced)."""
+    def ground_loss(self, features: Tensor, batch: Batch, names: Tensor) -> tuple[Tensor, Tensor]:
+        """Loss and attention of words that see what they name (train/grounding.py); ``names``: its name_table."""
+        inputs, positions, mask = self._inputs(features, batch)
         language = self.model.model.language_model
-        rows = features.shape[0]
-        first = language.embed_tokens(torch.full((rows, 1), BOS, device=features.device))
-        text = language.embed_tokens(batch.tokens)
+        return grounding_loss(language, inputs, positions, mask, batch.tokens, batch.asking, batch.labels, names)
+
+    def _inputs(self, features: Tensor, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Embeddings (B, S, d) of BOS, image and text, their position ids (B, S) and mask (B, 1, S, S)."""
+        embed, rows = self.model.model.language_model.embed_tokens, features.shape[0]
+        text = embed(batch.tokens)
+        first = embed(torch.full((rows, 1), BOS, device=features.device))
         inputs = torch.cat([first, features.to(text.dtype), text], 1)
         image = 1 + features.shape[1]
         positions = torch.cat([torch.arange(image, device=features.device).expand(rows, -1), batch.positions], 1)
-        mask = packed_mask(batch.segment, image)
+        return inputs, positions, packed_mask(batch.segment, image)
+
+    def answer_loss(self, features: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Weighted cross-entropy per answer token, and (B,) share of answer tokens right (teacher-forced)."""
+        inputs, positions, mask = self._inputs(features, batch)
+        language = self.model.model.language_model
         hidden = language(inputs_embeds=inputs, attention_mask=mask, position_ids=positions, use_cache=False)
-        hidden = hidden.last_hidden_state[:, image:]
+        hidden = hidden.last_hidden_state[:, -batch.tokens.shape[1] :]
         learnt = batch.targets >= 0
         logits = F.linear(hidden[learnt], self.model.lm_head.weight).float()
         targets = batch.targets[learnt]

@@ -86,7 +86,10 @@ def policy_loss(
 
 
 class RoutedTwin(Twin):
-    """A Twin whose last steps are the policy phase; ``anchor``: its router as it was when that began."""
+    """A Twin whose last steps are the policy phase; ``anchor``: its router as it was when that began; ``routing``: whether the
+    step is one of that phase."""
+
+    routing = False
 
     def __init__(
         self, name: str, target, recipe: DrafterRecipe, start: Path | None = None, variant: Variant | None = None
@@ -96,25 +99,35 @@ class RoutedTwin(Twin):
         self.anchor = copy.deepcopy(self.drafter.router).requires_grad_(False)
         self.tuning = torch.optim.AdamW(self.drafter.router.parameters(), lr=RATE, betas=(0.9, 0.95), weight_decay=0)
 
-    def learn(self, batch: Batch, truth: Truth, step: int) -> Parts:
-        """See Twin.learn; of the policy phase the total is its own objective, the parts are those of the first phase."""
-        if step < self.turn:
-            return super().learn(batch, truth, step)
-        began = time.perf_counter()
+    def begin(self, step: int) -> None:
+        """See Twin.begin; the anchor is the router as the policy phase finds it."""
+        super().begin(step)
+        self.routing = step >= self.turn
         if step == self.turn:
             self.anchor.load_state_dict(self.drafter.router.state_dict())
-        draws = torch.Generator().manual_seed(self.recipe.seed * 1_000_003 + step)
+
+    def learn(self, batch: Batch, truth: Truth, step: int, share: float = 1.0) -> Parts:
+        """See Twin.learn; of the policy phase the total is its own objective, the parts are those of the first phase."""
+        if not self.routing:
+            return super().learn(batch, truth, step, share)
+        began = time.perf_counter()
         levels = self.recipe.levels(step)
         with self.products(batch):
-            loss, _ = policy_loss(self.drafter, self.anchor, batch, truth, levels, draws)
-        self.drafter.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.drafter.router.parameters(), self.recipe.clip)
-        self.tuning.step()
+            loss, _ = policy_loss(self.drafter, self.anchor, batch, truth, levels, self.draws)
+        (loss * share).backward()
         with torch.no_grad():
             parts = self.loss(batch, truth, self.policy(step), levels)
         self.seconds += time.perf_counter() - began
         return replace(parts, total=loss.detach())
+
+    def finish(self) -> None:
+        """See Twin.finish; in the policy phase the router alone moves."""
+        if not self.routing:
+            return super().finish()
+        began = time.perf_counter()
+        torch.nn.utils.clip_grad_norm_(self.drafter.router.parameters(), self.recipe.clip)
+        self.tuning.step()
+        self.seconds += time.perf_counter() - began
 
     def state(self) -> dict:
         """See Twin.state."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from fovea_core.drafter.rival import View
-from fovea_core.train.artifacts import INDEX_NAME, VIEW_NAMES
+from fovea_core.train.artifacts import INDEX_NAME
+from fovea_core.train.views import join_views, view_of
 
 #: Every how-manieth picture is kept from training, to watch the loss on.
 HOLDOUT = 40
@@ -23,7 +26,7 @@ BUCKET = 16
 @dataclass(frozen=True)
 class Sample:
     """One question's tensors, views into its shard: see artifacts.py for shapes; ``prompt`` text items before the answer;
-    ``view``: what rivals are given beside, by its names there, empty where the artifacts have nothing of it."""
+    ``number`` of its request; ``view``: what rivals are given beside (train.views), empty where there is nothing of it."""
 
     tokens: Tensor
     states: Tensor
@@ -32,6 +35,7 @@ class Sample:
     features: Tensor
     valid: Tensor
     prompt: int
+    number: int = 0
     view: dict[str, Tensor] = field(default_factory=dict)
 
     @property
@@ -45,7 +49,8 @@ class Batch:
     """B samples padded on the right.
 
     tokens, positions (B, T) int64; states (B, T, d or more); base (B, A) int64, item number of each answer item, the last one
-    repeated as padding; real (B, A) bool; ends (B,) int64, number of items; mid (B, A, d); features (B, N, d); valid (B, N).
+    repeated as padding; real (B, A) bool; ends (B,) int64, number of items; mid (B, A, d); features (B, N, d), valid (B, N), N
+    entries of the picture that has most.
     Item j's own target state is ``states[:, j + 1]``. view: of all samples where the artifacts have one.
     """
 
@@ -70,47 +75,47 @@ def _moved(parts: Batch | View, device: torch.device | str) -> dict[str, Tensor]
     return {name: part.to(device) for name, part in vars(parts).items() if isinstance(part, Tensor)}
 
 
-def load_samples(folder: str | Path) -> tuple[list[Sample], list[Sample], dict]:
-    """All samples of an artifact folder: (for training, held out, index). Raises ValueError where there are none."""
+def load_samples(folder: str | Path, held: Container[int] | None = None) -> tuple[list[Sample], list[Sample], dict]:
+    """All samples of an artifact folder: (for training, held out, index). The tensors stay on disk until they are used.
+
+    held: numbers of the requests that are kept from training; None = those of every HOLDOUTth picture. Raises ValueError where
+    there is nothing to learn from.
+    """
     folder = Path(folder)
-    train, held, picture_count = [], [], 0
+    train, kept, picture_count = [], [], 0
     for path in sorted(folder.glob("part-*.safetensors")):
         shard = load_file(path)
-        item, fed = 0, 0
-        counted = zip(*(shard[name].tolist() for name in ("lengths", "prompts", "pictures")))
-        for row, (length, prompt, picture) in enumerate(counted):
-            rows, answers = slice(item, item + length), slice(fed, fed + length - prompt - 1)
-            item, fed = rows.stop, answers.stop
-            if length - prompt < 2:
-                continue  # an answer of one token leaves nothing to draft
-            sample = Sample(
-                tokens=shard["tokens"][rows],
-                states=shard["states"][rows],
-                positions=shard["positions"][rows],
-                mid=shard["mid"][answers],
-                features=shard["features"][picture],
-                valid=shard["valid"][picture],
-                prompt=prompt,
-                view=_view_of(shard, picture, row, answers),
-            )
-            (held if (picture_count + picture) % HOLDOUT == HOLDOUT - 1 else train).append(sample)
-        picture_count += shard["features"].shape[0]
+        for sample, picture in samples_of(shard):
+            last = (picture_count + picture) % HOLDOUT == HOLDOUT - 1 if held is None else sample.number in held
+            (kept if last else train).append(sample)
+        picture_count += shard["entries"].numel()
     if not train:
         raise ValueError(f"{folder.name} holds no artifacts to learn from.")
-    return train, held, json.loads((folder / INDEX_NAME).read_text())
+    return train, kept, json.loads((folder / INDEX_NAME).read_text())
 
 
-def _view_of(shard: dict[str, Tensor], picture: int, row: int, answers: slice) -> dict[str, Tensor]:
-    """The view's tensors of sample ``row`` of a shard."""
-    if not set(VIEW_NAMES) <= shard.keys():
-        return {}
-    return {
-        "at": shard["at"],
-        "attended": shard["attended"][row],
-        "cells": shard["cells"][picture],
-        "present": shard["present"][picture],
-        "looked": shard["looked"][answers],
-    }
+def samples_of(shard: dict[str, Tensor]) -> Iterator[tuple[Sample, int]]:
+    """The samples of a shard and the number of each one's picture in it."""
+    features, valid = (shard[name].split(shard["entries"].tolist()) for name in ("features", "valid"))
+    item, fed = 0, 0
+    counts = (shard[name].tolist() for name in ("lengths", "prompts", "pictures", "numbers"))
+    for row, (length, prompt, picture, number) in enumerate(zip(*counts)):
+        rows, answers = slice(item, item + length), slice(fed, fed + length - prompt - 1)
+        item, fed = rows.stop, answers.stop
+        if length - prompt < 2:
+            continue  # an answer of one token leaves nothing to draft
+        sample = Sample(
+            tokens=shard["tokens"][rows],
+            states=shard["states"][rows],
+            positions=shard["positions"][rows],
+            mid=shard["mid"][answers],
+            features=features[picture],
+            valid=valid[picture],
+            prompt=prompt,
+            number=number,
+            view=view_of(shard, picture, row, answers),
+        )
+        yield sample, picture
 
 
 def collate(samples: list[Sample], device: torch.device | str = "cpu") -> Batch:
@@ -134,29 +139,13 @@ def collate(samples: list[Sample], device: torch.device | str = "cpu") -> Batch:
         real=real,
         ends=torch.tensor([s.tokens.shape[0] for s in samples]),
         mid=mid,
-        features=torch.stack([s.features for s in samples]).float(),
-        valid=torch.stack([s.valid for s in samples]),
+        features=pad_sequence([s.features for s in samples], batch_first=True).float(),
+        valid=pad_sequence([s.valid for s in samples], batch_first=True),
     )
     if samples[0].view:
-        batch = replace(batch, view=_collate_view(samples, batch))
+        views = [sample.view for sample in samples]
+        batch = replace(batch, view=join_views(views, batch.features, batch.valid, batch.states, batch.base))
     return batch if str(device) == "cpu" else batch.to(device)
-
-
-def _collate_view(samples: list[Sample], batch: Batch) -> View:
-    """The samples' views as one; the last look of a sample stands for its padding."""
-    stacked = {name: torch.stack([s.view[name] for s in samples]) for name in ("at", "attended", "cells", "present")}
-    bases = torch.arange(batch.base.shape[1])
-    return View(
-        features=batch.features,
-        valid=batch.valid,
-        at=stacked["at"].long(),
-        attended=stacked["attended"].float(),
-        cells=stacked["cells"].float(),
-        present=stacked["present"],
-        looked=torch.stack([s.view["looked"][bases.clamp_max(s.bases - 1)] for s in samples]).long(),
-        states=batch.states,
-        base=batch.base,
-    )
 
 
 class Order:

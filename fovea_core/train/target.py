@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,8 @@ from transformers import LlavaForConditionalGeneration
 
 from fovea_core.train.allocator import keep_freed_memory
 from fovea_core.train.data import Shards
+from fovea_core.train.grounding import name_table
+from fovea_core.train.growing import grow, grown_layers, learn_only
 from fovea_core.train.learner import PREPROCESSING, Learner, TargetRecipe, build_target, pack, pick_questions
 from fovea_core.train.tokenizer import load_tokenizer
 
@@ -80,10 +82,13 @@ class Trainer:
         out.mkdir(parents=True, exist_ok=True)
         self.recipe, self.checkpoint, self.device = recipe, out / "checkpoint.pt", torch.device(device)
         self.tokenizer, self.tokenizer_text = load_tokenizer(tokenizer_file), tokenizer_file.read_text()
-        self.data = Shards(shards)
+        self.data, self.names = Shards(shards), name_table(self.tokenizer).to(self.device)
         model = build_target(recipe, self.tokenizer.get_vocab_size())
         model.set_attn_implementation("eager")  # its backward is faster than SDPA's on CPU with a mask (docs/LOG.md)
         self.learner = Learner(model).to(self.device)
+        if recipe.grown_from:
+            learn_only(model, grown_layers(recipe.grown_from, recipe.layers))
+            self.learner.dense.requires_grad_(False)  # the tower that it teaches does not learn
         if compiled:
             model.model.language_model.compile(dynamic=False)
             model.model.vision_tower.compile(dynamic=False)
@@ -103,11 +108,16 @@ class Trainer:
     def _start(self, folder: Path) -> None:
         """Weights of a finished target; its dense head was dropped and begins at zero, where it pulls at nothing."""
         record = json.loads((folder / "training.json").read_text())
-        self._check_shapes(recipe_of(record), folder)
+        before = recipe_of(record)
+        grows = before.layers == self.recipe.grown_from
+        self._check_shapes(replace(before, layers=self.recipe.layers) if grows else before, folder)
         if (folder / "tokenizer.json").read_text() != self.tokenizer_text:
             raise ValueError(f"{folder} has another tokenizer.")
         trained = LlavaForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
-        self.learner.model.load_state_dict(trained.state_dict())
+        if grows:
+            grow(trained, self.learner.model)
+        else:
+            self.learner.model.load_state_dict(trained.state_dict())
         with torch.no_grad():
             self.learner.dense.weight.zero_()
             self.learner.dense.bias.zero_()
@@ -143,12 +153,15 @@ class Trainer:
             optimizer.param_groups[0]["lr"] = rate * schedule(seen, recipe)
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
             features = self.learner.features(batch.pixels)
-            loss, right = self.learner.dense_loss(features, batch)
-            figures = {"dense": loss, **dict(zip(("noun", "colour", "mark"), right, strict=True))}
+            loss, right = self.learner.dense_loss(features, batch) if recipe.dense_weight else (features.new_zeros(()), ())
+            figures = {"dense": loss, **dict(zip(("noun", "colour", "mark"), right))}
             if seen >= recipe.tower_samples:
                 answer, answered = self.learner.answer_loss(features, batch)
                 loss = answer + recipe.dense_weight * loss
                 figures["answer"] = answer
+                if recipe.ground_weight:
+                    ground, figures["grounded"] = self.learner.ground_loss(features, batch, self.names)
+                    loss = loss + recipe.ground_weight * ground
                 for kind in {s.kind for s in samples}:
                     figures[f"right_{kind}"] = answered[[s.kind == kind for s in samples]].mean()
         loss.backward()

@@ -12,8 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from fovea_core.drafter.checkpoint import make_drafter, read_drafter
+from fovea_core.drafter.checkpoint import make_drafter, read_config, read_drafter
 from fovea_core.drafter.model import Drafter, DrafterConfig
+from fovea_core.drafter.published import UNTRAINED
 from fovea_core.drafter.rival import Given, RivalConfig, RivalDrafter
 from fovea_core.memory.select import Policy, make_policy
 from fovea_core.targets.looking import look_layers
@@ -31,17 +32,20 @@ OPEN = 30.0
 class DrafterRecipe:
     """Everything that decides a training run besides target and artifacts.
 
-    steps: optimizer steps; unroll: drafted levels D (rows of E_dep: D + 1); lr after ``warmup`` (share of the steps), then
-    'cosine' to a tenth or 'constant'; dense_share: share of the steps, from the first, whose reads keep all entries before eq 6
-    chooses (an entry outside the chosen set gets no gradient, so a read is learnt faster this way); autocast: products in
-    bfloat16, for machines that have them in hardware; single_share: share of the steps, from the first, that unroll one level
-    only, several times cheaper, so that reading is learnt before drafting on one's own states (the other depth rows then start
-    from row 0); taps: layers of the target fused beside its last state (EAGLE-3's way; 0 is FOVEA's own input); optimizer:
-    'muon' for the matrices at ``muon_lr`` and AdamW for the rest, or 'adamw' for all (the paper's).
+    steps: optimizer steps; batch: samples that pass at once; accumulate: such batches a step; unroll: drafted levels D (rows of
+    E_dep: D + 1); lr after ``warmup`` (share of the steps), then 'cosine' to a tenth or 'constant'; dense_share: share of the
+    steps, from the first, whose reads keep all entries before eq 6 chooses (an entry outside the chosen set gets no gradient,
+    so a read is learnt faster this way); autocast: products in bfloat16, for machines that have them in hardware; single_share:
+    share of the steps, from the first, that unroll one level only, several times cheaper, so that reading is learnt before
+    drafting on one's own states (the other depth rows then start from row 0); taps: layers of the target fused beside its last
+    state (EAGLE-3's way; 0 is FOVEA's own input); optimizer: 'muon' for the matrices at ``muon_lr`` and AdamW for the rest, or
+    'adamw' for all (the paper's); only: 'all' is learnt, or 'memory': W_K, W_U, W_Q, their norms, E_dep, f and g on the frozen
+    body of the drafter that is gone on from.
     """
 
     steps: int = 1800
     batch: int = 24
+    accumulate: int = 1
     lr: float = 1.5e-3
     warmup: float = 0.1
     schedule: str = "cosine"
@@ -51,6 +55,7 @@ class DrafterRecipe:
     dense_share: float = 0.6
     single_share: float = 0.75
     optimizer: str = "muon"
+    only: str = "all"
     muon_lr: float = 4e-3
     autocast: bool = False
     blocks: int = 2
@@ -92,7 +97,7 @@ def tap_layers(target, count: int) -> tuple[int, ...]:
 
 
 def config_for(target, recipe: DrafterRecipe, variant: Variant, kind: str) -> DrafterConfig:
-    """A variant's config, its blocks of the kind of a LlavaTarget's language model; ``kind``: the variant's name."""
+    """A variant's config, its blocks of the kind of a target's language model; ``kind``: the variant's name."""
     text = target.model.config.text_config
     rival = {"kind": kind, **variant.rival}
     if variant.rival.get("source") == "cells":
@@ -188,11 +193,22 @@ class Twin:
         self.name, self.recipe, self.variant = name, recipe, variant or TWINS[name]
         self.weights = replace(recipe.loss, **self.variant.loss)
         torch.manual_seed(recipe.seed)  # all start from the same body
-        drafter = make_drafter(config_for(target, recipe, self.variant, name)).to(target.device)
-        self.drafter = drafter.attach(target.embedding, target.head).balance()
-        leave_out(drafter, self.variant)
+        memory_only = recipe.only == "memory"
+        if memory_only and (start is None or not self.variant.sighted):
+            raise ValueError("to train the memory only, name a drafter with --start, and no blind twin.")
+        config = read_config(start) if memory_only else config_for(target, recipe, self.variant, name)
+        if memory_only and (config.target_fingerprint != target.fingerprint or config.taps or not config.sighted):
+            raise ValueError(f"The drafter in {start.name} has no memory, or belongs to another target ({config.target_id}).")
+        drafter = make_drafter(config).to(target.device)
+        self.drafter = drafter.attach(target.embedding, target.head)
+        if not memory_only:
+            drafter.balance()
         self.before = None if start is None else self._begin(start)
+        for part, parameter in drafter.named_parameters():
+            parameter.requires_grad_(not memory_only or part.startswith(("memory.", "correction.")))
+        leave_out(drafter, self.variant)
         self.optimizers = make_optimizers(drafter, recipe)
+        self.draws = torch.Generator()
         self.seconds = 0.0
 
     def _begin(self, start: Path) -> dict:
@@ -209,42 +225,51 @@ class Twin:
         early = step < self.recipe.dense_share * self.recipe.steps
         return make_policy("dense" if early else "fovea", self.drafter.config.bounds)
 
-    def learn(self, batch: Batch, truth: Truth, step: int) -> Parts:
-        """One optimizer step on as many levels as ``truth`` holds."""
-        began = time.perf_counter()
+    def begin(self, step: int) -> None:
+        """Before the batches of a step: its rates, no gradients; what is drawn in it depends on seed and step only."""
+        self.draws.manual_seed(self.recipe.seed * 1_000_003 + step)
         recipe, memory = self.recipe, self.drafter.memory
-        if step == recipe.switch and step > 0 and memory is not None and self.before is None:
+        fresh = self.before is None or self.before.get("memory") == UNTRAINED
+        if step == recipe.switch and step > 0 and memory is not None and fresh:
             with torch.no_grad():
                 memory.depth[1:] = memory.depth[0]
         for optimizer, rate in zip(self.optimizers, (recipe.lr, recipe.muon_lr)):
             optimizer.param_groups[0]["lr"] = rate * recipe.factor(step)
             optimizer.zero_grad(set_to_none=True)
-        parts = self.loss(batch, truth, self.policy(step), recipe.levels(step), step)
-        parts.total.backward()
-        torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), recipe.clip)
+
+    def learn(self, batch: Batch, truth: Truth, step: int, share: float = 1.0) -> Parts:
+        """Add the gradient of a batch, weighed ``share``, on as many levels as ``truth`` holds."""
+        began = time.perf_counter()
+        parts = self.loss(batch, truth, self.policy(step), self.recipe.levels(step), self.draws)
+        (parts.total * share).backward()
+        self.seconds += time.perf_counter() - began
+        return replace(parts, total=parts.total.detach())
+
+    def finish(self) -> None:
+        """Behind the batches of a step: one step of the optimizers."""
+        began = time.perf_counter()
+        torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), self.recipe.clip)
         for optimizer in self.optimizers:
             optimizer.step()
         self.seconds += time.perf_counter() - began
-        return parts
 
-    def loss(self, batch: Batch, truth: Truth, policy: Policy, levels: int, step: int | None = None) -> Parts:
-        """The objective, products in bfloat16 where the recipe says so; without a training ``step`` as at inference."""
+    def loss(self, batch: Batch, truth: Truth, policy: Policy, levels: int, draws: torch.Generator | None = None) -> Parts:
+        """The objective, products in bfloat16 where the recipe says so; without ``draws`` as at inference."""
         with self.products(batch):
-            how = self.how(batch, policy, step)
+            how = self.how(batch, policy, draws)
             return draft_loss(self.drafter, batch, truth, policy, levels, self.weights, how)
 
     def products(self, batch: Batch):
         """A context in which products are as the recipe says."""
         return torch.autocast(batch.tokens.device.type, torch.bfloat16) if self.recipe.autocast else contextlib.nullcontext()
 
-    def how(self, batch: Batch, policy: Policy, step: int | None) -> Unrolled:
-        """How the variant is unrolled: its draws depend on seed and step only."""
+    def how(self, batch: Batch, policy: Policy, draws: torch.Generator | None) -> Unrolled:
+        """How the variant is unrolled: in training with ``draws``, else as at inference."""
         drafter, variant = self.drafter, self.variant
         if not isinstance(drafter, RivalDrafter):
             return Unrolled()
-        if step is None:
+        if draws is None:
             return Unrolled(drafter.given(batch.view), by_prefix=variant.by_prefix)
-        draws = torch.Generator().manual_seed(self.recipe.seed * 1_000_003 + step)
         rows, share = batch.tokens.shape[0], None
         if variant.kept is not None:
             least, most = variant.kept

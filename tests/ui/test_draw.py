@@ -207,6 +207,18 @@ def test_the_panel_opens_on_an_example_and_goes_with_another_picture(served, ope
     opened.wait_for_selector(".fx-draw-edit", state="hidden")
 
 
+def test_run_stays_in_the_window_of_a_tablet(served, new_page):
+    """What a drawn picture unfolds stands beside it, so that Run can be pressed without scrolling."""
+    page = open_tab(served, new_page, 768)
+    page.click("[data-kind=scene]")
+    wait_status(page, "A drawn scene")
+    page.wait_for_selector("[data-key=jumpsuit]")
+    picture, panel, go = (page.locator(f"#{name}").bounding_box() for name in ("fx-picture", "fx-draw", "fx-go"))
+    assert panel["x"] >= picture["x"] + picture["width"] and abs(panel["y"] - picture["y"]) < 8
+    assert go["y"] + go["height"] < 1000
+    assert page.evaluate("document.documentElement.scrollWidth") <= 768
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1440, "dark")])
 def test_it_fits(served, new_page, width, scheme):
     """No part reaches beyond its column; whatever can be touched is large enough."""

@@ -248,6 +248,7 @@ def test_a_link_opens_an_example_on_the_live_page(live, new_page):
     page.wait_for_function("() => document.querySelector('.fv-count')?.textContent.startsWith('step 2 ')")
     question = page.locator("#fx-question textarea").input_value()
     page.wait_for_function("(q) => document.querySelector('.fv-question').textContent === q", arg=question)
+    page.wait_for_selector(".fx-draw-edit", state="visible")  # its picture is a drawn one
     page.evaluate("() => { location.hash = 'run=0&step=3&view=answer'; }")
     page.wait_for_function("() => document.querySelector('.fv-count').textContent.startsWith('step 3 ')")
     assert page.get_attribute(".fv-segments [data-value='answer']", "aria-pressed") == "true"

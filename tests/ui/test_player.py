@@ -216,6 +216,10 @@ def test_keys_move_only_while_the_player_has_the_focus(show):
     assert visible == 1
     page.keyboard.press("3")
     assert page.get_attribute("[data-value=magma]", "aria-pressed") == "true"
+    page.keyboard.press("x")
+    assert page.evaluate("FOVEA.page.stage.exact") and page.locator("label:has-text('exact cells') input").is_checked()
+    page.keyboard.press("x")
+    assert not page.evaluate("FOVEA.page.stage.exact")
     page.keyboard.press("?")
     assert page.is_visible(".fv-help")
     page.keyboard.press("Escape")
@@ -226,6 +230,77 @@ def test_keys_move_only_while_the_player_has_the_focus(show):
     page.keyboard.press("Enter")
     settle(page)
     assert page.locator(".fv-answer .fv-pinned").count() == 1
+
+
+def test_a_patch_whose_numbers_are_read_off_is_shown_as_cells(show):
+    """Picking one draws the whole cells, as the key for exact cells does; without it the map is smooth."""
+    page = show(sample_lines("scene"), **END)
+    settle(page)
+    smooth = page.evaluate("FOVEA.page.stage.canvas.toDataURL()")
+    page.focus(".fv-scrub")
+    page.keyboard.press("x")
+    settle(page)
+    assert page.evaluate("FOVEA.page.stage.canvas.toDataURL()") != smooth
+    page.keyboard.press("x")
+    settle(page)
+    assert page.evaluate("FOVEA.page.stage.canvas.toDataURL()") == smooth
+    page.evaluate("""() => {
+      const { stage } = FOVEA.page, draw = stage.heat.draw.bind(stage.heat);
+      window.exact = [];
+      stage.heat.draw = (canvas, map, options) => { window.exact.push(options.exact); draw(canvas, map, options); };
+    }""")
+    page.locator(".fv-heat").click()
+    settle(page)
+    assert page.evaluate("window.exact.at(-1)") is True and page.evaluate("FOVEA.page.stage.picked") is not None
+
+
+MADE = {
+    ("builtin", "fovea"): "drafts by FOVEA",
+    ("builtin", "none"): "drafts by FOVEA, memory switched off",
+    ("builtin", "topk-16"): "drafts by FOVEA, always 16 entries",
+    ("blind", "none"): "drafts by blind twin, no memory",
+    (None, "none"): "plain decoding",
+    ("org/small", "none"): "drafts by org/small, policy none",
+}
+
+
+def test_what_made_a_run_is_said_for_people(show):
+    """Below the question in words; the ids of the trace stand in the numbers panel."""
+    model = {"id": "builtin", "fingerprint": ""}
+    lines = change(sample_lines("scene"), "run_started", target=model, drafter=model, policy="fovea", device="cpu, 2 threads")
+    page = show(lines, **END)
+    assert page.inner_text(".fv-meta") == "Embedded model · drafts by FOVEA · CPU, 2 threads"
+    ids = "In the trace: target builtin · drafter builtin · policy fovea"
+    assert page.inner_text(".fv-numbers .fv-ids") == ids
+    for (drafter, policy), said in MADE.items():
+        started = {"target": model, "drafter": drafter and {"id": drafter}, "policy": policy, "device": "cpu, 2 threads"}
+        words = page.evaluate("(started) => FOVEA.makersOf(started)", started)
+        assert words == f"Embedded model · {said} · CPU, 2 threads"
+
+
+def test_the_sign_that_ends_the_answer_is_called_so(show):
+    """It has no text; its number says nothing to a reader."""
+    lines = sample_lines("scene")
+    page, summary = show(lines, **END), summary_of(lines)
+    assert summary.reason == "eos" and not summary.tokens[-1].raw
+    page.locator(f".fv-answer [data-word='{len(summary.tokens) - 1}']").first.click()
+    settle(page)
+    assert page.inner_text(".fv-caption .fv-said") == "∎ the end of the answer"
+
+
+def test_the_picture_stays_beside_the_words_and_off_the_strip(show, new_page):
+    """Scrolling keeps it in the window only as long as answer, tree and numbers stand beside it."""
+    page = show(sample_lines("scene"), page=new_page(1440, 700), **END)
+    for at in range(0, page.evaluate("document.documentElement.scrollHeight"), 150):
+        below, above = page.evaluate(
+            """(at) => {
+              scrollTo(0, at);
+              const [look, strip] = [".fv-look", ".fv-wide"].map((name) => document.querySelector(name));
+              return [strip.getBoundingClientRect().top, look.getBoundingClientRect().bottom];
+            }""",
+            at,
+        )
+        assert above <= below + 1, at
 
 
 def test_the_tree_has_real_branches(show):
