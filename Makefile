@@ -14,7 +14,7 @@ test: $(VENV)/.dev
 	BROWSER_TESTS=$(BROWSER_TESTS) scripts/chromium.sh
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	BROWSER_TESTS=$(BROWSER_TESTS) $(VENV)/bin/python -m pytest
+	BROWSER_TESTS=$(BROWSER_TESTS) $(VENV)/bin/python -m pytest --numprocesses 2 --dist loadfile
 
 # Records the gallery of assets/traces anew with the embedded model.
 traces: $(VENV)/.app

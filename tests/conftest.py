@@ -1,4 +1,4 @@
-"""What every test runs under: two threads and no network but loopback.
+"""What every test runs under: two threads, or one where tests run side by side, and no network but loopback.
 
 Tests under tests/ui drive a real Chromium (tests/ui/conftest.py). Without one they fail, never skipped silently;
 BROWSER_TESTS=0 leaves them out on purpose.
@@ -10,7 +10,7 @@ import os
 import socket
 
 # Before torch or numpy are imported anywhere: they read these once.
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else "2")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"

@@ -121,12 +121,19 @@
     player.skip.disabled = player.at >= run.steps && Boolean(run.finished);
   }
 
+  /** Size and colours of the bars, read when the page is laid out: asked for while a run streams, each would lay it out anew. */
+  function measureBars(player) {
+    const { bars } = player, style = getComputedStyle(bars), [accepted, bonus] = ["accepted", "bonus"].map((name) => style.getPropertyValue(`--fv-${name}`));
+    player.barsLook = { width: bars.clientWidth, height: bars.clientHeight, accepted, bonus };
+    drawBars(player);
+  }
+
   /** One bar a step above the scrubber: accepted tokens, then the bonus token. */
   function drawBars(player) {
-    const { bars, run } = player, width = bars.clientWidth, height = bars.clientHeight;
+    const { bars, run } = player, { width, height, accepted: kept, bonus: added } = player.barsLook || {};
     if (!width || !height) return;
     player.barsAt = player.seen;
-    const dense = window.devicePixelRatio || 1, pen = bars.getContext("2d"), style = getComputedStyle(bars);
+    const dense = window.devicePixelRatio || 1, pen = bars.getContext("2d");
     bars.width = width * dense;
     bars.height = height * dense;
     pen.scale(dense, dense);
@@ -135,9 +142,9 @@
     for (const round of run.rounds.slice(0, run.steps)) {
       pen.globalAlpha = round.step <= player.seen ? 1 : 0.3;
       const x = inset + round.step * slot - bar / 2, accepted = round.verdict.accepted.length, bonus = round.wordCount - accepted;
-      pen.fillStyle = style.getPropertyValue("--fv-accepted");
+      pen.fillStyle = kept;
       pen.fillRect(x, height - accepted * unit, bar, accepted * unit);
-      pen.fillStyle = style.getPropertyValue("--fv-bonus");
+      pen.fillStyle = added;
       pen.fillRect(x, height - (accepted + bonus) * unit, bar, Math.max(0, bonus * unit - (accepted ? 1 : 0)));
     }
   }
@@ -163,5 +170,5 @@
     if (!player.playing || player.pace === "1") say(player.live, `Step ${player.at} of ${player.run.steps}: ${v.accepted.length} accepted, ${v.rejected.length} rejected${v.bonus == null ? "" : `, bonus ${label(v.bonus_text ?? "")}`}`);
   }
 
-  Object.assign(FOVEA, { drawPlayer, drawBars, restrip, inView, lookOf });
+  Object.assign(FOVEA, { drawPlayer, measureBars, restrip, inView, lookOf });
 })();

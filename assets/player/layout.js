@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, Stage, segments, Answer, Tree, Strip, Numbers, Steps, projector, buildSaves, Links, drawBars, restrip } = FOVEA;
+  const { h, Stage, segments, Answer, Tree, Strip, Numbers, Steps, projector, buildSaves, Links, measureBars, restrip } = FOVEA;
 
   const EMPTY = {
     live: "Bring a picture, ask about it, and watch each word being drafted, checked and kept.",
@@ -89,7 +89,8 @@
     player.paces = segments("Pace in steps per second", [["step", "step", "by key only"], ["1", "1/s", "1 step a second"], ["2", "2/s", "2 steps a second"], ["4", "4/s", "4 steps a second"], ["real", "real time", "as fast as it was measured"]], player.pace, (id) => player._setPace(id, true));
     player.scrub = h("input", { type: "range", class: "fv-range fv-scrub", min: 0, max: 0, step: 1, value: 0, "aria-label": "Step", oninput: () => player.goto(Number(player.scrub.value)) });
     player.bars = h("canvas", { class: "fv-bars", "aria-hidden": "true" });
-    new ResizeObserver(() => drawBars(player)).observe(player.bars);
+    new ResizeObserver(() => measureBars(player)).observe(player.bars);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => measureBars(player));
     return h("div", { class: "fv-transport" },
       h("div", { class: "fv-scrubber" }, player.bars, player.scrub),
       h("div", { class: "fv-row" },

@@ -3,7 +3,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { say, keyOf, LIMITS, Run, TraceError, splitFile, drawPlayer, drawBars, restrip, lookOf, buildPlayer, listenTo } = FOVEA;
+  const { say, keyOf, LIMITS, Run, TraceError, splitFile, drawPlayer, restrip, lookOf, buildPlayer, listenTo } = FOVEA;
 
   const SLOW_ROUND_MS = 300; // slower engines are shown in real time
   const PHASES = [["propose", 0.42], ["check", 0.26], ["verdict", 0.18], ["done", 0.14]]; // shares of a step's time
@@ -80,7 +80,7 @@
       this._stopClock();
       this.run = new Run();
       this.run.serial = serial += 1;
-      Object.assign(this, { floor: 0, at: -1, seen: -1, phase: "done", playing: this.options.autoplay, pinned: null, peeked: null, patch: null, missed: false, used: null, broken: false, dropped: false, paced: false, stripAt: -2, stripScale: 0 });
+      Object.assign(this, { floor: 0, at: -1, seen: -1, phase: "done", playing: this.options.autoplay, pinned: null, peeked: null, patch: null, missed: false, used: null, broken: false, dropped: false, paced: false, stripAt: -2, stripScale: 0, barsAt: null });
       this.stage.clear();
       this.answer.clear();
       this.tree.show(this.run, null);
@@ -125,8 +125,8 @@
       run.largestMass = Math.max(run.largestMass, this.floor);
       this.answer.sync(run);
       this.steps.sync(run);
+      if (Number(this.scrub.max) !== run.steps) this.barsAt = null; // drawn with the next frame
       this.scrub.max = run.steps;
-      drawBars(this);
       if (this.at < 0 && run.prefill) this.at = this.seen = 0;
       if (!this.paceChosen && !this.paced && run.steps >= 1) {
         this.paced = true;

@@ -303,6 +303,24 @@ def test_the_picture_stays_beside_the_words_and_off_the_strip(show, new_page):
         assert above <= below + 1, at
 
 
+BARS = """() => {
+  const bars = document.querySelector(".fv-bars"), seen = new Set();
+  const { data } = bars.getContext("2d").getImageData(0, 0, bars.width, bars.height), style = getComputedStyle(bars);
+  const hex = (at) => "#" + [...data.slice(at, at + 3)].map((part) => part.toString(16).padStart(2, "0")).join("");
+  for (let at = 0; at < data.length; at += 4) if (data[at + 3] === 255) seen.add(hex(at));
+  const wanted = ["accepted", "bonus"].map((name) => style.getPropertyValue(`--fv-${name}`).trim());
+  return seen.size > 0 && [...seen].every((ink) => wanted.includes(ink));
+}"""
+
+
+def test_the_bars_above_the_scrubber_have_the_colours_of_the_theme(show):
+    """Accepted and bonus tokens a step; another theme draws them anew."""
+    page = show(sample_lines("scene"), **END)
+    for scheme in ("light", "dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function(BARS)
+
+
 def test_the_tree_has_real_branches(show):
     """Every drafted node is drawn once, right of its parent, with its verdict; root and bonus stand beside them."""
     lines = sample_lines("wide")
