@@ -17,7 +17,7 @@ from fovea_core.cli_bench import bench_app, calibrate_outside
 from fovea_core.cli_doctor import DTYPE_HELP, doctor, targets
 from fovea_core.cli_export import export, gallery, space
 from fovea_core.cli_run_set import run_set
-from fovea_core.cli_train import import_drafter, train_drafter, train_target
+from fovea_core.cli_train import import_drafter, train_drafter, train_lab, train_target
 from fovea_core.request import Request, checked_question
 from fovea_core.settings import POLICIES, SettingsError, make_settings, parse_tree
 from fovea_core.shortage import eased
@@ -72,8 +72,8 @@ def decode(
     drafter: Annotated[
         str | None,
         typer.Option(
-            help="builtin, blind, none, lookup, trie, a folder, or a smaller target (default: builtin; lookup for published "
-            "ones)."
+            help="builtin, blind, none, lookup, trie, one of assets/rivals, a folder, or a smaller target "
+            "(default: builtin; lookup for published ones)."
         ),
     ] = None,
     policy: Annotated[str, typer.Option(help=f"What the memory does: {POLICIES}.")] = "fovea",
@@ -207,5 +207,6 @@ app.command()(space)
 app.command("calibrate-outside")(calibrate_outside)
 app.command("train-target")(train_target)
 app.command("train-drafter")(train_drafter)
+app.command("train-lab")(train_lab)
 app.command("import-drafter")(import_drafter)
 app.add_typer(bench_app, name="bench")

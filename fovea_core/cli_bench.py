@@ -89,6 +89,27 @@ def bench_table1(
 
 
 _policies("table7", "The same drafter under every policy of its memory: what the state's own choice is worth.")
+
+
+@bench_app.command("table2")
+def bench_table2(
+    context: typer.Context,
+    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Seeds of the pictures, B not included.")] = None,
+    rivals: Annotated[Path | None, typer.Option(metavar="D", help="Folder of trained drafters (default: the shipped).")] = None,
+    as_json: JsonFile = None,
+) -> None:
+    """Drafters trained on the same answers for as long: FOVEA, its twin, rivals, ablations; what is not trained is no row."""
+    from functools import partial
+
+    from fovea_core.bench.policies import SEEDS
+    from fovea_core.bench.report import print_policies
+    from fovea_core.bench.table2 import bench_table2 as measure
+
+    if rivals is not None and not rivals.is_dir():
+        raise SettingsError(f"There is no folder {rivals}.")
+    _measure(context, partial(measure, rivals), print_policies, seeds, SEEDS, as_json)
+
+
 _policies("table3", "How the picture is brought into the drafter: correction, rebuilt cache, image tokens in its context.")
 _policies("fig4", "How many entries a read keeps: fixed numbers against the cumulative-mass rule.")
 _policies("fig6", "How deep in the draft tree states may read.")

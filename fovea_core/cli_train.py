@@ -1,4 +1,4 @@
-"""The commands that train: the embedded target, and its drafters. Everything heavy is imported when a command runs."""
+"""The commands that train: the embedded target, its drafters, the Lab's rows. Everything heavy is imported when one runs."""
 
 from __future__ import annotations
 
@@ -151,6 +151,46 @@ def train_drafter(
         folders = make_drafters(work, loaded, recipe, log=tell, **options)
     if folders:
         tell(f"The drafters are in {', '.join(map(str, folders))}")
+
+
+def train_lab(
+    context: typer.Context,
+    work: Annotated[Path, typer.Option(help="Folder outside the tree for pictures, artifacts, checkpoints and results.")],
+    only: Annotated[str | None, typer.Option(metavar="NAMES", help="Rows, with commas between (default: all).")] = None,
+    minutes: Annotated[float | None, typer.Option(metavar="M", help="End a row after so many minutes.")] = None,
+    export: Annotated[Path | None, typer.Option(help="Copy the finished drafters here, for example assets/rivals.")] = None,
+    target: Annotated[str, typer.Option(help="builtin, or a folder.")] = "builtin",
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps of every row (default: the Lab's).")] = None,
+    pictures: Annotated[int | None, typer.Option(help="Pictures drawn of every kind (default: the Lab's).")] = None,
+    seed: Annotated[int, typer.Option(help="Of weights and order.")] = 0,
+    autocast: Annotated[bool, typer.Option(help="Products in bfloat16.")] = False,
+    threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
+    workers: Annotated[int, typer.Option(help="Processes that draw.")] = 1,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Train the Lab's rows (FOVEA, its twin, rivals, ablations) one after the other at one budget; resumable."""
+    from fovea_core.targets.registry import load_target, pick_device
+    from fovea_core.train.lab import PICTURES, STEPS, lab_recipe
+    from fovea_core.train.lab import train_lab as train
+
+    console, loaded = context.obj["console"], load_target(target, pick_device(device))
+    if loaded.published:
+        raise SettingsError(
+            f"The target {loaded.id} does not know drawn pictures: the Lab's rows are trained for one that does."
+        )
+    results = train(
+        work,
+        loaded,
+        only=tuple(name.strip() for name in only.split(",")) if only else (),
+        recipe=lab_recipe(STEPS if steps is None else steps, seed, autocast),
+        minutes=minutes,
+        export=export,
+        pictures=PICTURES if pictures is None else pictures,
+        threads=threads,
+        workers=workers,
+        log=lambda text: say(console, str(text)),
+    )
+    say(console, f"The results are in {results}")
 
 
 def import_drafter(

@@ -52,7 +52,7 @@ class Observed:
     def start(self, run, settings: RunSettings):
         """See Drafter.start."""
         made, self.choices = self._drafter.start(run, settings), Choices()
-        if made.policy.reads:
+        if hasattr(made, "policy") and made.policy.reads:
             made.policy = _Observer(made.policy, self.choices)
         return made
 

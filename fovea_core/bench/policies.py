@@ -39,11 +39,13 @@ TIMED = "chain"
 @dataclass(frozen=True)
 class Row:
     """One way to read: ``settings`` beside the workload's; ``interface``: one of decode.interfaces, None = the correction;
-    ``paper``: its (speedup, tau) change against full FOVEA there."""
+    ``model``: a drafter of its own among the models, 'none' = no drafter; ``paper``: its (speedup, tau) change against full
+    FOVEA there."""
 
     settings: dict = field(default_factory=dict)
     blind: bool = False
     interface: str | None = None
+    model: str | None = None
     paper: tuple[float, float] | None = None
 
 
@@ -74,6 +76,7 @@ TABLES = {
         "dynamic insertion, untrained for it": Row(interface="insertion", paper=(-0.323, 0.075)),
         "none": Row({"policy": "none"}),
     },
+    "table2": {FULL: Row(), "plain": Row(model="none"), "drafter without memory": Row(blind=True, paper=(-0.585, -1.055))},
     "fig4": {FULL: Row(), **{name: Row({"policy": name}) for name in ("none", *(f"topk-{2**i}" for i in range(8)), "dense")}},
     "fig6": {
         FULL: Row(),
@@ -137,14 +140,18 @@ def read_table(
     *,
     budget: int = 256,
     scale: float | None = None,
+    more: dict[str, tuple[Drafter, tuple[float, float] | None]] | None = None,
 ) -> dict:
-    """Every row of the table ``name`` on the long question of every seed's picture, as plain values for JSON.
+    """Every row of the table ``name`` on the long question of every seed's picture, as plain values for JSON. ``more``: further
+    rows, each a drafter of its own with the paper's change.
 
     {rows: {name: {overall, scene, text, chart, paper}}, workload, models, machine, ...}; figures as in ``figures``.
     """
     rows, sitting = TABLES[name], Sitting()
     models = dict(zip(("target", "drafter", "blind"), load(), strict=True))
     timed, done = timed_seeds(seeds, TIMED_PICTURES), 0
+    for label, (drafter, paper) in (more or {}).items():
+        rows, models = rows | {label: Row(model=label, paper=paper)}, models | {label: drafter}
 
     def step(what: str) -> None:
         nonlocal done
@@ -165,9 +172,10 @@ def read_table(
         case = draw_case(seed, scale)
         plain_ids = decode_plain(shared, case.image, case.long.question, _plain(budget)).ids
         for label, row in rows.items():
-            observed = Observed(_drafter(models, row))
+            drafter = _drafter(models, row)
+            observed = drafter and Observed(drafter)
             ran = _run(shared, observed, case, row, MAPS, budget)
-            measured[label][case.kind].append(measure(case, ran, plain_ids, observed.choices))
+            measured[label][case.kind].append(measure(case, ran, plain_ids, observed and observed.choices))
         step(f"reading {case.kind} {seed}")
     over = {"overall": KINDS, **{kind: [kind] for kind in KINDS}}
     table = {label: {key: figures(label, measured, times, kinds) for key, kinds in over.items()} for label in rows}
@@ -212,12 +220,14 @@ def time_rows(models: dict, case: Case, rows: dict[str, Row], budget: int) -> di
     return interleaved_ms(ways) | {key: median(values) for key, values in spent.items()}
 
 
-def _drafter(models: dict, row: Row) -> Drafter:
+def _drafter(models: dict, row: Row) -> Drafter | None:
+    if row.model is not None:
+        return models.get(row.model)
     drafter = models["blind" if row.blind else "drafter"]
     return Interface(drafter, row.interface) if row.interface else drafter
 
 
-def _run(target, drafter: Drafter, case: Case, row: Row, tree: str, budget: int) -> Ran:
+def _run(target, drafter: Drafter | None, case: Case, row: Row, tree: str, budget: int) -> Ran:
     detail = "nodes" if tree == MAPS else "rounds"
     settings = RunSettings(**({"max_new_tokens": budget, "tree": TREES[tree], "detail": detail} | row.settings))
     return run_once(target, drafter, case.image, case.long.question, settings, None)

@@ -17,8 +17,9 @@ import torch
 
 from fovea_core.decode.around import RunAround
 from fovea_core.decode.tree import Draft, Read, root_only
-from fovea_core.drafter.checkpoint import DrafterError, read_drafter
+from fovea_core.drafter.checkpoint import CONFIG_NAME, DrafterError, read_drafter
 from fovea_core.drafter.model import Drafter
+from fovea_core.drafter.rival import RivalDrafter
 from fovea_core.drafter.step import Body, FoldedDrafter
 from fovea_core.fingerprint import fingerprint
 from fovea_core.memory.correct import FoldedCorrection, FoldedMemory
@@ -31,17 +32,28 @@ ASSETS = Path(__file__).resolve().parents[2] / "assets" / "builtin"
 SPECULATIVE = 64
 #: Drafters that come with the explorer, by name.
 BUILTIN = {"builtin": ASSETS / "drafter", "blind": ASSETS / "blind"}
+#: Drafters of the Lab: a folder each, by name. What is not there was not trained.
+RIVALS = ASSETS.parent / "rivals"
 
 
-def load_drafter(name: str | Path, target) -> FoveaDrafter:
-    """The drafter called ``name`` (builtin, blind or a folder) for a loaded target (targets.base.Target).
+def trained_in(folder: Path = RIVALS) -> dict[str, Path]:
+    """The drafters in ``folder`` by name."""
+    return {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{CONFIG_NAME}"))}
+
+
+def load_drafter(name: str | Path, target):
+    """The drafter called ``name`` (builtin, blind, one of the Lab's or a folder) for a loaded target (targets.base.Target):
+    a FoveaDrafter, or a decode.rival.TrainedRival where its config names a kind.
 
     Raises DrafterError with one sentence that names what is wrong: no such folder, another target's drafter, a missing,
     unknown or misshaped tensor, another vocabulary or hidden size.
     """
-    folder = BUILTIN.get(str(name), Path(name).expanduser())
+    from fovea_core.decode.rival import TrainedRival
+
+    known = trained_in() | BUILTIN
+    folder = known.get(str(name), Path(name).expanduser())
     if not folder.is_dir():
-        raise DrafterError(f"There is no drafter {str(name)[:100]!r}: use builtin, blind, none or a folder.")
+        raise DrafterError(f"There is no drafter {str(name)[:100]!r}: use {', '.join(known)}, none or a folder.")
     drafter = read_drafter(folder, target.device)
     config = drafter.config
     if config.target_fingerprint != target.fingerprint:
@@ -54,7 +66,8 @@ def load_drafter(name: str | Path, target) -> FoveaDrafter:
         target.tap(config.taps)
     except ValueError as error:
         raise DrafterError(f"The drafter in {folder.name} does not fit: {error}") from None
-    return FoveaDrafter(drafter, str(name) if str(name) in BUILTIN else folder.name, fingerprint(folder))
+    kind = TrainedRival if isinstance(drafter, RivalDrafter) else FoveaDrafter
+    return kind(drafter, str(name) if str(name) in known else folder.name, fingerprint(folder))
 
 
 class FoveaDrafter:
@@ -141,24 +154,32 @@ class FoveaRun:
     @torch.inference_mode()
     def extend(self, tokens: torch.Tensor, states: torch.Tensor, positions: torch.Tensor) -> None:
         """Commit (m,) tokens with the (m, d or more) target states that predicted them, at (m,) position ids (increasing)."""
-        folded, body, m = self.folded, self.body, tokens.shape[0]
-        if m == 0:
+        folded = self.folded
+        if tokens.shape[0] == 0:
             return
         device = folded.table.device
         self.position = int(positions[-1])  # here, where positions still lie on the host
+        folded.cover(self.position + 128)
         tokens, positions = tokens.to(device), positions.to(device)
         self.token = tokens[-1:]
+        self._append(folded.fuse_target(tokens, states.to(folded.table)), positions)
+        self.policy.round(states[-1])
+
+    def _append(self, x: torch.Tensor, positions: torch.Tensor) -> None:
+        """Commit (m, d) fused items at (m,) position ids; the last one's state is the root's."""
+        body, m = self.body, x.shape[0]
         body.drop_speculative()
         body.reserve(m if body.stable else m + self.ahead)  # once for the whole answer, so that the cache stays where it is
-        folded.cover(self.position + 128)
-        x = folded.fuse_target(tokens, states.to(folded.table))
         mask = None
         if m > 1:  # row i sees the prefix and the new items up to itself
-            later = torch.full((m, m), -math.inf, device=device, dtype=x.dtype).triu_(1)
+            later = torch.full((m, m), -math.inf, device=x.device, dtype=x.dtype).triu_(1)
             mask = torch.cat((later.new_zeros(m, body.stable), later), 1)
-        self.root = body.forward(x, folded.turn(positions), mask)[-1:]
+        self.root = body.forward(x, self.folded.turn(positions), mask)[-1:]
         body.keep()
-        self.policy.round(states[-1])
+
+    def _level(self, tokens: torch.Tensor, normed: torch.Tensor, depth: int, mask: torch.Tensor | None) -> torch.Tensor:
+        """(m, d) states of (m,) drafted tokens of one depth below parents with (m or 1, d) ``normed`` states."""
+        return self.body.forward(self.folded.fuse_own(tokens, normed), self._turn(depth), mask)
 
     @torch.inference_mode()
     def propose(self, shape: Shape) -> Draft:
@@ -194,21 +215,21 @@ class FoveaRun:
         at = self.position + depth
         return self.folded.turns[at : at + 1]
 
-    def _chain(self, levels: int) -> _Grown:
+    def _chain(self, levels: int) -> Grown:
         """Width 1: the likeliest token each time; every item sees all before it, so there is no mask and no sorting."""
-        folded, body, state = self.folded, self.body, self.root
+        state = self.root
         numbers = torch.arange(levels + 1, device=state.device)
         tokens, logps = [], []
         for depth in range(levels):
             if depth:
-                state = body.forward(folded.fuse_own(tokens[-1], folded.normed(state)), self._turn(depth), None)
+                state = self._level(tokens[-1], self.folded.normed(state), depth, None)
             best = self.score(state, depth, numbers[depth : depth + 1]).max(-1)
             tokens.append(best.indices)
             logps.append(best.values)
         logp = torch.cat(logps)
-        return _Grown(torch.cat(tokens), logp, logp.cumsum(0), numbers[:-1], numbers[1:])
+        return Grown(torch.cat(tokens), logp, logp.cumsum(0), numbers[:-1], numbers[1:])
 
-    def _grow(self, levels: int, width: int) -> _Grown:
+    def _grow(self, levels: int, width: int) -> Grown:
         """All candidates of ``levels`` levels; candidate numbers count from 1 in the order of levels, 0 is the root."""
         folded, body = self.folded, self.body
         device = self.root.device
@@ -221,7 +242,7 @@ class FoveaRun:
         normed, mask, made = folded.normed(self.root), apart.new_zeros(width, body.stable), width
         for depth in range(1, levels):
             mask = torch.cat((mask, apart), 1)  # (k, stable + depth k)
-            states = body.forward(folded.fuse_own(frontier, normed), self._turn(depth), mask)
+            states = self._level(frontier, normed, depth, mask)
             best = self.score(states, depth, numbers).topk(width)  # (k, k) children
             sums = (total[:, None] + best.values).view(-1)
             tokens.append(best.indices.view(-1))
@@ -236,9 +257,9 @@ class FoveaRun:
                 normed, mask = folded.normed(states).index_select(0, row), mask.index_select(0, row)
                 made += sums.shape[0]
         depth_row = torch.tensor(depths, device=device)
-        return _Grown(torch.cat(tokens), torch.cat(logps), torch.cat(scores), torch.cat(parents), depth_row)
+        return Grown(torch.cat(tokens), torch.cat(logps), torch.cat(scores), torch.cat(parents), depth_row)
 
-    def _finish(self, grown: _Grown, budget: int, started: float) -> Draft:
+    def _finish(self, grown: Grown, budget: int, started: float) -> Draft:
         """Keep the ``budget`` best candidates, ancestors first on ties, and number the nodes in the order of levels."""
         made = grown.tokens.shape[0]
         kept = torch.arange(made, device=grown.tokens.device)
@@ -297,7 +318,7 @@ class FoveaRun:
 
 
 @dataclass(frozen=True)
-class _Grown:
+class Grown:
     """Candidates in the order of levels, number = index + 1: tokens, logp, scores (sum of logp along the path), parents
     (candidate numbers, 0 = root) and depths, each (candidates,)."""
 

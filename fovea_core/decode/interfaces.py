@@ -8,8 +8,6 @@ highest, chosen anew each round, and rebuilds. **The shipped drafter was never t
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from fovea_core.decode.fovea import FoveaDrafter, FoveaRun
@@ -93,7 +91,6 @@ class SeeingRun(FoveaRun):
         if first or self.choosing is not None:
             self._read_anew(self.everything if self.choosing is None else self._chosen(first))
         else:
-            self.body.drop_speculative()
             self._append(*self.items[-1])
 
     def _chosen(self, first: bool) -> torch.Tensor:
@@ -101,7 +98,6 @@ class SeeingRun(FoveaRun):
         if first:
             self._read_anew(self.everything[:0])
         else:
-            self.body.drop_speculative()
             self._append(*self.items[-1])
         scores = self.choosing.scores(self.root, 0)[0]
         return self.choosing.entries[scores.topk(min(INSERTED, len(scores))).indices]
@@ -113,11 +109,3 @@ class SeeingRun(FoveaRun):
         places = torch.cat([self.places[entries], *(at for _, at in self.items)])
         order = places.argsort(stable=True)
         self._append(x[order], places[order])
-
-    def _append(self, x: torch.Tensor, positions: torch.Tensor) -> None:
-        body, count = self.body, x.shape[0]
-        body.reserve(count)
-        later = x.new_full((count, count), -math.inf).triu_(1)
-        mask = torch.cat((x.new_zeros(count, body.stable), later), 1) if count > 1 else None
-        self.root = body.forward(x, self.folded.turn(positions), mask)[-1:]
-        body.keep()

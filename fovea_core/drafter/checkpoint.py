@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from fovea_core.drafter.model import Drafter, DrafterConfig
+from fovea_core.drafter.rival import RivalConfig, RivalDrafter
 
 CONFIG_NAME, WEIGHTS_NAME = "fovea_drafter.json", "drafter.safetensors"
 #: The hub takes ordinary git files only below 10 MiB.
@@ -19,6 +21,11 @@ SHARD_BYTES = 9 * 2**20
 
 class DrafterError(ValueError):
     """One sentence for a person: why this drafter cannot be used with this target."""
+
+
+def make_drafter(config: DrafterConfig) -> Drafter:
+    """A drafter with untrained weights, of the kind that its config says."""
+    return RivalDrafter(config) if isinstance(config, RivalConfig) else Drafter(config)
 
 
 def save_drafter(folder: str | Path, drafter: Drafter, dtype: torch.dtype = torch.float16) -> Path:
@@ -52,10 +59,12 @@ def write_config(folder: Path, config: DrafterConfig) -> None:
 
 
 def read_config(folder: str | Path) -> DrafterConfig:
-    """The config of a drafter folder. Raises DrafterError where it is missing or not valid."""
+    """The config of a drafter folder: with a ``kind`` a rival's, else FOVEA's. Raises DrafterError where it is missing or not
+    valid."""
     folder = Path(folder)
     try:
-        return DrafterConfig.model_validate_json((folder / CONFIG_NAME).read_text())
+        values = json.loads((folder / CONFIG_NAME).read_text())
+        return (RivalConfig if isinstance(values, dict) and "kind" in values else DrafterConfig).model_validate(values)
     except OSError:
         raise DrafterError(f"The folder {folder.name} is no drafter: {CONFIG_NAME} is missing.") from None
     except (ValidationError, ValueError) as error:
@@ -72,7 +81,7 @@ def read_drafter(folder: str | Path, device: str | torch.device = "cpu") -> Draf
     if not files:
         raise DrafterError(f"The drafter in {folder.name} has no weights: {WEIGHTS_NAME} is missing.")
     with torch.device("meta"):
-        drafter = Drafter(config)
+        drafter = make_drafter(config)
     expected = {name: tuple(tensor.shape) for name, tensor in drafter.state_dict().items()}
     tensors: dict[str, torch.Tensor] = {}
     for file in files:

@@ -174,6 +174,10 @@ class Drafter(nn.Module):
         x = self.fc(torch.cat((F.embedding(tokens, self.embedding), states[..., :size]), -1))
         return x if self.tap is None or states.shape[-1] == size else x + self.tap(states[..., size:])
 
+    def onward(self, tokens: torch.Tensor, states: list[torch.Tensor]) -> torch.Tensor:
+        """The next level's items (B, A, d): (B, A) tokens and the states of all levels before, the parents' being the last."""
+        return self.fuse(tokens, self.norm(states[-1]))
+
     def remember(self, features: torch.Tensor, valid: torch.Tensor) -> VisualMemory | None:
         """The visual memory of (..., N, d) features (FOVEA eq 2-3); None for the blind twin."""
         return VisualMemory.build(features, valid, self.memory) if self.config.sighted else None

@@ -26,10 +26,10 @@ TRIGGER = 0.4
 
 
 def vote(masses: torch.Tensor) -> torch.Tensor:
-    """(layers, N) masses to (N,) ranks: votes first (each layer for its BALLOT largest), then the layers' summed mass."""
+    """(..., layers, N) masses to (..., N) ranks: votes first (each layer for its BALLOT largest), then summed mass."""
     ballots = masses.topk(min(BALLOT, masses.shape[-1]), -1).indices
-    votes = torch.zeros_like(masses[0]).index_add_(0, ballots.flatten(), masses.new_ones(ballots.numel()))
-    return votes + masses.sum(0) / (masses.shape[0] + 1)  # a layer's masses sum to 1, so the second part stays below a vote
+    votes = torch.zeros_like(masses).scatter(-1, ballots, 1.0).sum(-2)
+    return votes + masses.sum(-2) / (masses.shape[-2] + 1)  # a layer's masses sum to 1, so the second part stays below a vote
 
 
 class UniLaSpec(Control):

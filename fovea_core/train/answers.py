@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fovea_core.targets.base import Prompt
 from fovea_core.train.asked import Asked
+from fovea_core.train.views import Looks, check_viewed, note_looks
 from fovea_core.train.worker import BatchCache, BatchTarget
 
 #: Prompt tokens that pass the language model in one forward, where pictures are small.
@@ -30,7 +31,7 @@ class Answered:
     """One request's outcome, T text items of which the last A + 1 are the answer.
 
     tokens (T); states (T, d or more, see Target.tap): the state that predicted each token; positions (T,); mid (A, d): h~^T of
-    the answer tokens that were fed; prompt: text items before the answer.
+    the answer tokens that were fed; prompt: text items before the answer; looks: with views.
     """
 
     tokens: list[int]
@@ -38,6 +39,7 @@ class Answered:
     positions: Tensor
     mid: Tensor
     prompt: int
+    looks: Looks | None = None
 
 
 @dataclass(frozen=True)
@@ -70,16 +72,23 @@ class _Rows:
 def answer_batch(target: BatchTarget, asked: list[Asked], max_new_tokens: int) -> list[Answered]:
     """Greedy answers of a batch, or its given answers read; the first request decides for all. Returns them in order.
 
-    Raises ValueError where a prompt has no picture, ends with it, or differs from another of its picture before the end of it.
+    Raises ValueError where a prompt has no picture, ends with it, or differs from another of its picture before the end of it,
+    or where views cannot be made of the batch.
     """
+    if target.watched:
+        check_viewed(asked)
     rows = _layout(asked, target)
-    before, cache = _read_pictures(target, asked, rows, rows.longest + max_new_tokens)
+    before, cache, entered = _read_pictures(target, asked, rows, rows.longest + max_new_tokens)
     if asked[0].answer:
         answers = [one.answer[:max_new_tokens] for one in asked]
         read, states, mids = _read_answers(target, cache, rows, answers)
     else:
         read, _ = _read_on(target, cache, rows, rows.rest)
         answers, states, mids = _decode(target, cache, read, rows, max_new_tokens)
+    looks: list[Looks | None] = [None] * len(asked)
+    if target.watched:  # the prompt's last token predicts the answer's first
+        spoken = [(len(ids) - 1, len(mid)) for ids, mid in zip(rows.rest, mids)]
+        looks = note_looks(target, cache, asked, entered, rows.behind, spoken)
     done = []
     for row, one in enumerate(asked):
         ids, start = one.prompt.ids, rows.starts[row]
@@ -89,7 +98,8 @@ def answer_batch(target: BatchTarget, asked: list[Asked], max_new_tokens: int) -
         tokens = [*ids, *answers[row]]
         positions = _positions(one.prompt, len(tokens)).to(target.device)[places]
         prompt = len(keep) + len(ids) - max(1, start)
-        done.append(Answered([tokens[i] for i in places.tolist()], whole[places - 1], positions, mids[row], prompt))
+        said = [tokens[i] for i in places.tolist()]
+        done.append(Answered(said, whole[places - 1], positions, mids[row], prompt, looks[row]))
     return done
 
 
@@ -118,10 +128,12 @@ def _positions(prompt: Prompt, count: int) -> Tensor:
     return torch.cat([prompt.positions[0].cpu(), behind])[:count]
 
 
-def _read_pictures(target: BatchTarget, asked: list[Asked], rows: _Rows, ahead: int) -> tuple[dict[int, Tensor], BatchCache]:
-    """Every prompt up to the end of its picture, once a picture: states (start, d) by picture, and a cache with a row for each
-    request and room for ``ahead`` tokens more."""
-    before, cache = {}, BatchCache(len(target.layers))
+def _read_pictures(
+    target: BatchTarget, asked: list[Asked], rows: _Rows, ahead: int
+) -> tuple[dict[int, Tensor], BatchCache, dict[int, Tensor]]:
+    """Every prompt up to the end of its picture, once a picture: states (start, d) by picture, a cache with a row for each
+    request and room for ``ahead`` tokens more, and by picture what entered the watched layers at it (layers, N, d)."""
+    before, cache, entered = {}, BatchCache(len(target.layers)), {}
     first = {one.picture: row for row, one in reversed(list(enumerate(asked)))}  # a row that asks about each picture
     for group in _alike(first, rows.starts):
         start, prompts = rows.starts[first[group[0]]], [asked[first[picture]].prompt for picture in group]
@@ -136,10 +148,13 @@ def _read_pictures(target: BatchTarget, asked: list[Asked], rows: _Rows, ahead: 
         own = BatchCache(len(target.layers))
         states, _ = target.forward(x, positions, None, own)
         before |= dict(zip(group, states))
+        if target.watched:
+            whole = torch.stack(target.entered, 1)  # (pictures, layers, start, d)
+            entered |= {picture: whole[row][:, ids[row] == target.image_token_id] for row, picture in enumerate(group)}
         taken = [(group.index(one.picture), row) for row, one in enumerate(asked) if one.picture in group]
         sources, places = map(list, zip(*taken))
         cache.place(own, sources, places, len(asked), rows.start, rows.start + ahead)
-    return before, cache
+    return before, cache, entered
 
 
 def _alike(first: dict[int, int], starts: list[int]) -> Iterator[list[int]]:

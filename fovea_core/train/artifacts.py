@@ -8,7 +8,7 @@ behind it where the target has taps; ``positions`` (T,) int32; ``mid`` (A, d) ha
 target (all but the last): h~^T of the objective. The pictures' image tokens back to back: ``features`` (all N, d) half after
 the projector, ``valid`` (all N,) bool, ``entries`` (pictures,) how many each has. Per sample ``lengths``, ``prompts`` (text
 items before the answer), ``pictures`` (number in this shard), ``numbers`` (of its request). A request that could not be asked
-has no sample. Half precision is the target's own where it computes in one, else float16.
+has no sample. Half precision is the target's own where it computes in one, else float16. With views: train.views, too.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from torch import Tensor
 
 from fovea_core.train.answers import Answered, answer_batch
 from fovea_core.train.asked import AnyRequest, read_requests
+from fovea_core.train.views import view_tensors
 from fovea_core.train.worker import BatchTarget
 
 INDEX_NAME = "artifacts.json"
@@ -40,17 +41,18 @@ def make_artifacts(
     shard: int = 256,
     batch: int = 96,
     max_new_tokens: int = 160,
+    views: bool = False,
     about: dict | None = None,
     log: Callable[[str], None] = print,
     done: Callable[[int], None] = lambda number: None,
 ) -> Path:
     """Answer ``requests`` (the first ``count``) with a target and write shards of ``shard`` requests into ``out``.
 
-    Resumable: requests are taken in order, shards that exist are skipped without answering theirs again. ``about``: what else
-    the index is to say of them; ``done`` hears how many requests are behind us. Raises ValueError where ``out`` holds artifacts
-    of another target or of other settings.
+    Resumable: requests are taken in order, shards that exist are skipped without answering theirs again. ``views``: with what
+    rivals are given; ``about``: what else the index is to say of them; ``done`` hears how many requests are behind us. Raises
+    ValueError where ``out`` holds artifacts of another target or of other settings, or where views cannot be made.
     """
-    out = Path(out)
+    worker, out = BatchTarget(target, views), Path(out)
     out.mkdir(parents=True, exist_ok=True)
     facts = {
         "format": 2,
@@ -60,6 +62,7 @@ def make_artifacts(
         "taps": list(target.backbone.taps),
         "max_new_tokens": max_new_tokens,
         "dtype": str(target.embedding.dtype).removeprefix("torch."),
+        **({"views": True} if views else {}),
         **(about or {}),
     }
     index = out / INDEX_NAME
@@ -68,7 +71,6 @@ def make_artifacts(
             raise ValueError(f"{out.name} holds artifacts of another target or of other settings: choose another folder.")
     else:
         index.write_text(json.dumps(facts, indent=2) + "\n")
-    worker = BatchTarget(target)
     stream: Iterator[AnyRequest] = iter(requests) if count is None else islice(requests, count)
     for number in range(10**6):
         wanted = list(islice(stream, shard))
@@ -124,4 +126,6 @@ def answer_shard(
         "pictures": torch.tensor(owners, dtype=torch.int64),
         "numbers": torch.tensor(numbers, dtype=torch.int64),
     }
+    if target.watched and samples:
+        tensors |= view_tensors([sample.looks for sample in samples], half)
     return tensors, troubles

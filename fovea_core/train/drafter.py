@@ -17,9 +17,12 @@ from torch import Tensor
 from fovea_core.drafter.checkpoint import save_drafter
 from fovea_core.memory.select import make_policy
 from fovea_core.train.loss import Parts, Truth
+from fovea_core.train.prefix import accepted
+from fovea_core.train.reinforce import RoutedTwin
 from fovea_core.train.samples import Batch, Order, Sample, collate, load_samples
 from fovea_core.train.scalars import Scalars
-from fovea_core.train.twin import TWINS, DrafterRecipe, Twin, tap_layers, truth_of
+from fovea_core.train.twin import DrafterRecipe, Twin, truth_of
+from fovea_core.train.variants import TWINS, Variant
 
 
 def accuracy_by_depth(hits: Tensor, step: Tensor, steps: int) -> list[float]:
@@ -31,9 +34,7 @@ def accuracy_by_depth(hits: Tensor, step: Tensor, steps: int) -> list[float]:
 
 def chain_length(hits: Tensor, truth: Truth, batch: Batch, steps: int) -> tuple[float, int]:
     """Sum over bases of the tokens one round of a chain draft would emit there, bonus included, and the number of bases."""
-    table = torch.zeros(batch.base.shape[0] * steps * batch.base.shape[1], device=hits.device)
-    table[truth.rows] = hits.float()
-    runs = table.view(batch.base.shape[0], steps, -1).cumprod(1).sum(1) + 1  # (B, A)
+    runs = accepted(hits, truth, (batch.base.shape[0], steps, batch.base.shape[1])) + 1  # (B, A)
     return float(runs[batch.real].sum()), int(batch.real.sum())
 
 
@@ -84,8 +85,16 @@ class Tally:
         }
 
 
+def _twin(name: str, target, recipe: DrafterRecipe, start: Path | None, variant: Variant) -> Twin:
+    return (RoutedTwin if variant.reinforce else Twin)(name, target, recipe, start, variant)
+
+
 class DrafterTrainer:
-    """Both twins (or one), the data, and where they stand; ``out`` holds checkpoint, log and finished drafters."""
+    """Both twins (or one), the data, and where they stand; ``out`` holds checkpoint, log and finished drafters.
+
+    variants: what ``which`` chooses from, FOVEA and its twin unless others are named; samples: as load_samples gives them,
+    where they were read already.
+    """
 
     def __init__(
         self,
@@ -96,22 +105,29 @@ class DrafterTrainer:
         recipe: DrafterRecipe,
         start: Path | None = None,
         held: Container[int] | None = None,
+        variants: dict[str, Variant] = TWINS,
+        samples: tuple[list[Sample], list[Sample], dict] | None = None,
     ) -> None:
-        names = {"both": list(TWINS), **{name: [name] for name in TWINS}}
+        names = {"both": list(variants), **{name: [name] for name in variants}}
         if which not in names:
             raise ValueError(f"which is {which!r}: {', '.join(names)} are possible.")
-        self.train, self.held, about = load_samples(artifacts, held)
+        self.train, self.held, about = samples or load_samples(artifacts, held)
         if about["target_fingerprint"] != target.fingerprint:
             raise ValueError(f"{Path(artifacts).name} holds answers of another target ({about['target_id']}).")
-        if tuple(about["taps"]) != tap_layers(target, recipe.taps):
-            raise ValueError(f"{Path(artifacts).name} holds states of other layers than this recipe fuses.")
         self.out, self.recipe, self.device = Path(out), recipe, target.device
         self.out.mkdir(parents=True, exist_ok=True)
-        self.twins = [Twin(name, target, recipe, self._begins(start, name)) for name in names[which]]
+        self.twins = [_twin(name, target, recipe, self._begins(start, name), variants[name]) for name in names[which]]
+        for twin in self.twins:
+            if twin.drafter.config.taps not in ((), tuple(about["taps"])):
+                raise ValueError(f"{Path(artifacts).name} holds states of other layers than this recipe fuses.")
+            if twin.variant.rival and not self.train[0].view:
+                raise ValueError(f"{Path(artifacts).name} was made without what rivals are given: make it with views.")
         self.order = Order([s.tokens.shape[0] for s in self.train], recipe.batch * recipe.accumulate, recipe.seed)
         self.step = 0
         self.about = {"which": which, "target_fingerprint": target.fingerprint, "samples": len(self.train), **asdict(recipe)}
         self.about["went_on"] = start is not None
+        if variants is not TWINS:
+            self.about["variant"] = json.dumps({name: asdict(variants[name]) for name in names[which]})
         if self.checkpoint.exists():
             self._restore()
 
@@ -162,9 +178,10 @@ class DrafterTrainer:
         folders = []
         for twin in self.twins:
             facts = {key: value for key, value in self.about.items() if key not in ("loss", "which", "target_fingerprint")}
-            facts |= {f"loss_{key}": value for key, value in asdict(self.recipe.loss).items()}
+            facts |= {f"loss_{key}": value for key, value in asdict(twin.weights).items()}
             facts |= {"trained_steps": self.step, "seconds": round(twin.seconds, 1), "held_samples": len(self.held)}
             facts |= {key: str(value) for key, value in evaluate(twin, self.held).items()}
+            facts |= {f"warm_{key}": str(value) for key, value in twin.warm.items()}
             if twin.before is not None:
                 facts["before"] = json.dumps(twin.before)
                 facts |= {key: twin.before[key] for key in ("imported_format", "source", "licence") if key in twin.before}
@@ -197,6 +214,21 @@ def train_drafter(
     it returns. Raises ValueError where artifacts or checkpoint belong to another target or recipe.
     """
     trainer = DrafterTrainer(target, artifacts, out, which, recipe or DrafterRecipe(), start, held)
+    follow(trainer, log_every=log_every, eval_every=eval_every, checkpoint_s=checkpoint_s, log=log, done=done)
+    return trainer.export()
+
+
+def follow(
+    trainer: DrafterTrainer,
+    *,
+    log_every: int = 25,
+    eval_every: int = 250,
+    checkpoint_s: float = 180.0,
+    log: Callable[[str], None] = print,
+    done: Callable[[int], None] = lambda step: None,
+    halt: Callable[[], bool] = lambda: False,
+) -> None:
+    """Train to the recipe's end, or until ``halt`` says so between two steps, with a log and checkpoints on the way."""
     scalars = Scalars(trainer.out)
     saved = began = time.monotonic()
     first = trainer.step
@@ -208,7 +240,7 @@ def train_drafter(
             scalars.add(line)
             log(json.dumps(line))
 
-        while trainer.step < trainer.recipe.steps:
+        while trainer.step < trainer.recipe.steps and not halt():
             lines = trainer.advance()
             step = trainer.step
             done(step)
@@ -216,15 +248,16 @@ def train_drafter(
                 speed = (time.monotonic() - began) / (step - first)
                 for name, line in lines.items():
                     note({"step": step, "twin": name, "seconds_a_step": round(speed, 3), **line})
-            if step % eval_every == 0:
-                for twin in trainer.twins:
-                    note({"step": step, "twin": twin.name, **evaluate(twin, trainer.held)})
+            for twin in trainer.twins:
+                if step % eval_every == 0 or step == twin.turn:
+                    found = evaluate(twin, trainer.held)
+                    twin.warm = found if step == twin.turn else twin.warm
+                    note({"step": step, "twin": twin.name, **found})
             if time.monotonic() - saved > checkpoint_s:
                 trainer.save()
                 saved = time.monotonic()
     trainer.save()
     scalars.close()
-    return trainer.export()
 
 
 def copy_twins(folders: Sequence[Path], export: Path) -> list[Path]:

@@ -139,12 +139,15 @@ class _HeadLoss(torch.autograd.Function):
         return outer * gradient, None, None, None, None
 
 
-def fovea_loss(scoring: Tensor, middle: Tensor, head: Tensor, truth: Truth, weights: LossWeights) -> Parts:
+def fovea_loss(
+    scoring: Tensor, middle: Tensor, head: Tensor, truth: Truth, weights: LossWeights, w: Tensor | None = None
+) -> Parts:
     """The whole objective over M supervised rows.
 
-    scoring (M, d): h^ after the correction and the final norm, logits = head h^; middle (M, d): block 1's output; head (V, d).
+    scoring (M, d): h^ after the correction and the final norm, logits = head h^; middle (M, d): block 1's output; head (V, d);
+    w (M,): weights of the rows other than those by step.
     """
-    w = step_weights(truth.step, truth.position, weights)
+    w = step_weights(truth.step, truth.position, weights) if w is None else w
     share = w / w.sum()
     hidden = (share * hidden_loss(scoring, truth.states, middle, truth.middle, weights)).sum()
     judged, kl, token, hits = _HeadLoss.apply(scoring, head.to(scoring.dtype), truth, share, weights)

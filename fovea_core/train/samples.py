@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from fovea_core.drafter.rival import View
 from fovea_core.train.artifacts import INDEX_NAME
+from fovea_core.train.views import join_views, view_of
 
 #: Every how-manieth picture is kept from training, to watch the loss on.
 HOLDOUT = 40
@@ -24,7 +26,7 @@ BUCKET = 16
 @dataclass(frozen=True)
 class Sample:
     """One question's tensors, views into its shard: see artifacts.py for shapes; ``prompt`` text items before the answer;
-    ``number`` of its request."""
+    ``number`` of its request; ``view``: what rivals are given beside (train.views), empty where there is nothing of it."""
 
     tokens: Tensor
     states: Tensor
@@ -34,6 +36,7 @@ class Sample:
     valid: Tensor
     prompt: int
     number: int = 0
+    view: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def bases(self) -> int:
@@ -48,7 +51,7 @@ class Batch:
     tokens, positions (B, T) int64; states (B, T, d or more); base (B, A) int64, item number of each answer item, the last one
     repeated as padding; real (B, A) bool; ends (B,) int64, number of items; mid (B, A, d); features (B, N, d), valid (B, N), N
     entries of the picture that has most.
-    Item j's own target state is ``states[:, j + 1]``.
+    Item j's own target state is ``states[:, j + 1]``. view: of all samples where the artifacts have one.
     """
 
     tokens: Tensor
@@ -60,6 +63,16 @@ class Batch:
     mid: Tensor
     features: Tensor
     valid: Tensor
+    view: View | None = None
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same on another device."""
+        return Batch(**_moved(self, device), view=None if self.view is None else View(**_moved(self.view, device)))
+
+
+def _moved(parts: Batch | View, device: torch.device | str) -> dict[str, Tensor]:
+    """The tensors among the fields of ``parts`` on another device."""
+    return {name: part.to(device) for name, part in vars(parts).items() if isinstance(part, Tensor)}
 
 
 def load_samples(folder: str | Path, held: Container[int] | None = None) -> tuple[list[Sample], list[Sample], dict]:
@@ -86,7 +99,7 @@ def samples_of(shard: dict[str, Tensor]) -> Iterator[tuple[Sample, int]]:
     features, valid = (shard[name].split(shard["entries"].tolist()) for name in ("features", "valid"))
     item, fed = 0, 0
     counts = (shard[name].tolist() for name in ("lengths", "prompts", "pictures", "numbers"))
-    for length, prompt, picture, number in zip(*counts):
+    for row, (length, prompt, picture, number) in enumerate(zip(*counts)):
         rows, answers = slice(item, item + length), slice(fed, fed + length - prompt - 1)
         item, fed = rows.stop, answers.stop
         if length - prompt < 2:
@@ -100,6 +113,7 @@ def samples_of(shard: dict[str, Tensor]) -> Iterator[tuple[Sample, int]]:
             valid=valid[picture],
             prompt=prompt,
             number=number,
+            view=view_of(shard, picture, row, answers),
         )
         yield sample, picture
 
@@ -128,7 +142,10 @@ def collate(samples: list[Sample], device: torch.device | str = "cpu") -> Batch:
         features=pad_sequence([s.features for s in samples], batch_first=True).float(),
         valid=pad_sequence([s.valid for s in samples], batch_first=True),
     )
-    return batch if str(device) == "cpu" else Batch(**{name: part.to(device) for name, part in vars(batch).items()})
+    if samples[0].view:
+        views = [sample.view for sample in samples]
+        batch = replace(batch, view=join_views(views, batch.features, batch.valid, batch.states, batch.base))
+    return batch if str(device) == "cpu" else batch.to(device)
 
 
 class Order:

@@ -7,6 +7,8 @@ from torch import Tensor
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from fovea_core.targets.base import join_taps
+from fovea_core.targets.llava import LlavaTarget
+from fovea_core.targets.looking import look_layers
 
 
 class BatchCache:
@@ -50,14 +52,21 @@ class BatchCache:
 
 
 class BatchTarget:
-    """A target (targets.base.Target) of whatever family, its language model run over a batch."""
+    """A target (targets.base.Target) of whatever family, its language model run over a batch.
 
-    def __init__(self, target) -> None:
+    ``views``: what rivals are given is noted, too (train.views). Raises ValueError where a target's picture is no single grid.
+    """
+
+    def __init__(self, target, views: bool = False) -> None:
+        if views and not isinstance(target, LlavaTarget):
+            raise ValueError(f"Views are made of a LLaVA with one grid of cells only, and {target.id} is none.")
         self.target, backbone = target, target.backbone
         self.lm, self.taps, self.layers = backbone.language_model, backbone.taps, backbone.layers
         self.device, self.dtype = target.device, target.embedding.dtype
         self.eos = torch.tensor(sorted(target.eos_ids), device=target.device)
         self.image_token_id = target.image_token_id
+        self.watched = look_layers(len(self.layers)) if views else ()
+        self.entered: list[Tensor] = []  # of the last forward: states (rows, n, d) that entered the watched layers
         # States 1 .. max(1, floor(0.4 L) - 2); state i is the input of layer i.
         self.candidates = range(1, max(1, int(0.4 * len(self.layers)) - 2) + 1)
 
@@ -82,11 +91,13 @@ class BatchTarget:
         if mask is None and self.target.backbone.attention != "sdpa":  # the others take no mask for 'see everything'
             mask = x.new_full((x.shape[1],) * 2, torch.finfo(x.dtype).min).triu_(1)[None, None]
         best = least = None
-        tapped = []
+        tapped, self.entered = [], []
         for number, layer in enumerate(self.layers):
             entering = x
             if number in self.taps:
                 tapped.append(x)
+            if number in self.watched:
+                self.entered.append(x)
             x = layer(x, attention_mask=mask, cache=cache, position_embeddings=rope)
             if mid and number in self.candidates:
                 entropy = self._entropy(layer, entering, rope, mask, cache.keys[number][:, :, : cache.used + x.shape[1]])
@@ -100,12 +111,26 @@ class BatchTarget:
 
     def _entropy(self, layer, entering: Tensor, rope, mask: Tensor | None, keys: Tensor) -> Tensor:
         """(rows, n): attention entropy of n queries per row, averaged over heads, recomputed from q and the cached keys."""
-        attention = layer.self_attn
-        q = attention.q_proj(layer.input_layernorm(entering)).unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
-        q = apply_rotary_pos_emb(q, q, *rope)[0]  # (rows, heads, n, head_dim)
-        grouped = q.unflatten(1, (keys.shape[1], -1))  # (rows, kv_heads, group, n, head_dim)
-        scores = (grouped @ keys[:, :, None].transpose(3, 4)).float() * attention.scaling
+        scores = _scores(layer, entering, rope, keys)
         if mask is not None:
             scores = scores + mask[:, :, None]
         p = torch.softmax(scores, -1)
         return -torch.special.xlogy(p, p).sum(-1).mean((1, 2))
+
+    def masses(self, cache: BatchCache, positions: Tensor, slots: Tensor, valid: Tensor) -> Tensor:
+        """(rows, n, watched, N): where the watched layers looked in the last forward, whose (rows, n) ``positions`` these are:
+        each layer's softmax over the valid (rows, N) image tokens in the ``slots`` (N,), the mean of its heads."""
+        rope, looks = self.lm.rotary_emb(self.entered[0], positions), []
+        for number, entering in zip(self.watched, self.entered):
+            scores = _scores(self.layers[number], entering, rope, cache.keys[number][:, :, slots])
+            looks.append(scores.masked_fill(~valid[:, None, None, None], -torch.inf).softmax(-1).mean((1, 2)))
+        return torch.stack(looks, 2)
+
+
+def _scores(layer, entering: Tensor, rope, keys: Tensor) -> Tensor:
+    """(rows, kv_heads, group, n, slots): what a layer's attention asks at (rows, n, d) states over cached keys."""
+    attention = layer.self_attn
+    q = attention.q_proj(layer.input_layernorm(entering)).unflatten(-1, (-1, attention.head_dim)).transpose(1, 2)
+    q = apply_rotary_pos_emb(q, q, *rope)[0]  # (rows, heads, n, head_dim)
+    grouped = q.unflatten(1, (keys.shape[1], -1))  # (rows, kv_heads, group, n, head_dim)
+    return (grouped @ keys[:, :, None].transpose(3, 4)).float() * attention.scaling

@@ -1,0 +1,90 @@
+"""What may be trained: FOVEA and its blind twin, rivals, and FOVEA with a part left out. Each is settings, none a script.
+
+Every row of the Lab (train.lab) has the same body, data and steps; a row says what its body is given beside text, what it
+learns from and how it is trained. Three rivals are known from their abstracts only; their rows say so in ``known``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+#: What is known of a rival.
+MANNER, ABSTRACT = "its manner, not its code", "built from the abstract"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One drafter to train.
+
+    label: its name in tables; known: what of a rival this was built from; sighted: FOVEA's memory; rival: settings of a
+    drafter.rival.RivalConfig, which then takes FOVEA's place; sizes: of its config, other than the target's; loss: changes to
+    the recipe's LossWeights; taps: layers of the target fused beside its last one, None as the recipe says; depth_row, gate:
+    whether FOVEA has them; kept: least and most share of the image tokens in the context, drawn for every sample; own: share
+    of the drafts that go on with what the drafter itself would say; by_prefix: weigh a position by what it adds to the
+    accepted prefix; reinforce: share of the steps, the last ones, in which a router alone learns by the accepted prefix.
+    """
+
+    label: str
+    known: str = ""
+    sighted: bool = True
+    rival: dict = field(default_factory=dict)
+    sizes: dict = field(default_factory=dict)
+    loss: dict = field(default_factory=dict)
+    taps: int | None = None
+    depth_row: bool = True
+    gate: bool = True
+    kept: tuple[float, float] | None = None
+    own: float = 0.0
+    by_prefix: bool = False
+    reinforce: float = 0.0
+
+    @property
+    def ablation(self) -> bool:
+        """Whether it is FOVEA with a part left out: its weights are not shipped."""
+        return self.sighted and bool(self.loss or not self.depth_row or not self.gate)
+
+
+#: FOVEA and its twin: the same body without the memory. It is the paper's 'without visual correction', retrained.
+TWINS = {"drafter": Variant("FOVEA"), "blind": Variant("drafter without memory", sighted=False)}
+
+#: L_hid and a cross-entropy with the target's whole distribution, as EAGLE and those after it have; no margin.
+_EAGLE = {"hidden": 1.0, "kl": 1.0, "token": 0.0, "middle": 0.0}
+#: The cross-entropy alone, as EAGLE-3 has.
+_TOKENS = {"hidden": 0.0, "kl": 1.0, "token": 0.0, "middle": 0.0}
+
+
+def _rival(label: str, known: str, loss: dict, **options) -> Variant:
+    """A row without FOVEA's memory. What an abstract leaves open is ours (docs/LOG.md): of HAWK all cells are read, none is
+    chosen; in DREAM's context stay the image tokens on which the target looked most at the end of the prompt."""
+    return Variant(label, known, sighted=False, loss=loss, **options)
+
+
+RIVALS = {
+    "eagle3": _rival("EAGLE-3-style", MANNER, _TOKENS, taps=2),
+    "prefix": _rival("fixed prefix (MSD-style)", MANNER, _EAGLE, rival={"context": "image"}, kept=(0.25, 1.0)),
+    "compressed": _rival("compressed prefix (ViSpec-style)", MANNER, _EAGLE, rival={"context": "vectors"}),
+    "dream": _rival("DREAM-style", MANNER, _EAGLE, rival={"context": "image", "kept": 0.75, "source": "states"}, taps=2),
+    "hawk": _rival("HAWK-style", ABSTRACT, _EAGLE, rival={"source": "cells"}, own=0.5),
+    "tiger": _rival("TIGER-style", ABSTRACT, _TOKENS, rival={"source": "routed"}, reinforce=0.1),
+    "unilaspec": _rival(
+        "Uni-LaSpec-style",
+        ABSTRACT,
+        _TOKENS,
+        rival={"source": "watched", "gated": True, "parallel": True},
+        by_prefix=True,
+    ),
+}
+
+#: FOVEA with a part left out, as in the paper's ablations.
+ABLATIONS = {
+    "no-depth": Variant("FOVEA without the depth row", depth_row=False),
+    "no-gate": Variant("FOVEA without the gate", gate=False),
+    "no-hidden": Variant("FOVEA without L_hid", loss={"hidden": 0.0}),
+    "no-kl": Variant("FOVEA without L_KL", loss={"kl": 0.0}),
+    "no-margin": Variant("FOVEA without the margin", loss={"compete": 0.0}),
+}
+
+#: All rows of the Lab in the order in which they are trained.
+ROWS = {"fovea": TWINS["drafter"], "blind": TWINS["blind"], **RIVALS, **ABLATIONS}
+#: Layers of the target that the artifacts keep beside its last, for the rows that fuse them.
+TAPS = 2
