@@ -36,27 +36,35 @@ def main() -> None:
     )
     parser.add_argument("--offline", action="store_true", help="never ask the hub")
     parser.add_argument("--event-log", metavar="F", help="note in F when each event of a run was decided (for bench page)")
+    parser.add_argument(
+        "--prices", metavar="F", help="take prices of drafting from F, a result of bench builtin (for bench page)"
+    )
     arguments = parser.parse_args()
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     if arguments.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
 
     from app.build import build_page, launch_page
-    from app.loaded import load_builtin
+    from app.loaded import load_builtin, read_prices
     from app.models import Models
     from app.news import log_events
     from app.pages.lab import only_here
     from app.session import Session
 
     watch = log_events(arguments.event_log) if arguments.event_log else None
-    models, offers = None, {}
+    models, offers, prices = None, {}, None
+    if arguments.prices:
+        try:
+            prices = read_prices(arguments.prices)
+        except ValueError as error:
+            parser.error(str(error))
     if arguments.target:
         try:
             models = Models(arguments.target, arguments.drafter, arguments.device, arguments.dtype)
         except ValueError as error:
             parser.error(str(error))
         offers = {"offers": models.offers}
-    session = Session(lambda: load_builtin(arguments.device), watch, **offers)
+    session = Session(lambda: load_builtin(arguments.device, prices), watch, **offers)
     reruns = only_here(arguments.host) if arguments.lab_runs == "auto" else arguments.lab_runs == "on"
     page = build_page(session, models=models, reruns=reruns)
     launch_page(page, arguments.host, arguments.port)

@@ -5,11 +5,14 @@ The model before is let go first, since both together may not fit; where the new
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fovea_core import shortage
+from fovea_core.trace.events import CostTable
 
 if TYPE_CHECKING:
     from fovea_core.engine import Engine
@@ -82,11 +85,20 @@ def spare_a_core() -> None:
         torch.set_num_threads(max(1, torch.get_num_threads() - 1))
 
 
-def load_builtin(device: str = "auto") -> Engine:
-    """The embedded model with its trained drafter, ready for a first answer. This import brings torch."""
+def read_prices(file: str) -> CostTable:
+    """What drafting cost when ``file``, a result of bench builtin, was measured. Raises ValueError with a sentence."""
+    try:
+        return CostTable.model_validate(json.loads(Path(file).read_text("utf-8"))["cost"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(f"{file[:160]!r} is no result of `fovea_core bench builtin --json`.") from None
+
+
+def load_builtin(device: str = "auto", prices: CostTable | None = None) -> Engine:
+    """The embedded model with its trained drafter, ready for a first answer; ``prices``: see Engine. This brings torch."""
     from fovea_core.engine import load_engine
 
     spare_a_core()
     engine = load_engine("builtin", device)
+    engine.prices = prices
     engine.cost("builtin")
     return engine

@@ -162,6 +162,10 @@ def bench_questions(
 def bench_page(
     context: typer.Context,
     runs: Annotated[int, typer.Option(min=1, max=100, help="Live runs.")] = 5,
+    prices: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Choose trees by the prices in this result of bench builtin."),
+    ] = None,
     as_json: JsonFile = None,
 ) -> None:
     """Measure the page in a headless browser: event to screen, bytes a round, scrubbing, export, time to the gallery."""
@@ -169,7 +173,7 @@ def bench_page(
 
     check_place(as_json)
     console = context.obj["console"]
-    results = measure(runs, say=lambda text: say(console, text))
+    results = measure(runs, say=lambda text: say(console, text), prices=prices)
     for name, most in results["wanted"].items():
         say(console, f"{name:18} {results[name]:9,.1f}   wanted: at most {most:,}")
     put_json(results, as_json, context.obj["answers"])

@@ -36,11 +36,18 @@ SLOW_MS = 4_000
 class Engine:
     """A loaded target and its drafters by name. ``lock`` is held by whoever runs it: one request at a time.
 
-    ``health``: what the doctor says of a published checkpoint on this machine; None where nobody asked it.
+    ``health``: what the doctor says of a published checkpoint on this machine; None where nobody asked it. ``prices``: what
+    drafting costs, for every drafter, instead of what is measured here.
     """
 
-    def __init__(self, target: Target, load: Callable[[str], Drafter | None], health: Health | None = None) -> None:
-        self.target, self._load, self.health = target, load, health
+    def __init__(
+        self,
+        target: Target,
+        load: Callable[[str], Drafter | None],
+        health: Health | None = None,
+        prices: CostTable | None = None,
+    ) -> None:
+        self.target, self._load, self.health, self.prices = target, load, health, prices
         self.lock = threading.Lock()
         self._drafters: dict[str, Drafter | None] = {}
         self._costs: dict[str, CostTable] = {}
@@ -60,7 +67,9 @@ class Engine:
 
     def cost(self, drafter: str) -> CostTable:
         """The measured cost table of this pair on this machine: measured once a process, and once more, when it is asked for on
-        a quiet machine, where the first was measured on a busy one."""
+        a quiet machine, where the first was measured on a busy one. Or ``prices``."""
+        if self.prices is not None:
+            return self.prices
         if drafter not in self._costs or (drafter in self._unsure and not busy()):
             (self._unsure.add if busy() else self._unsure.discard)(drafter)
             self._costs[drafter] = cost_table(self.target, self.drafter(drafter))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import runpy
 import threading
 import time
 from types import SimpleNamespace
@@ -14,12 +15,13 @@ import pytest
 
 from app.asking import finished_text, recorded_settings, status, status_of
 from app.handlers import Handlers
+from app.loaded import read_prices
 from app.pages.explain import recording_note
 from app.player import shown_lines
 from app.session import UPDATES_PER_SECOND, Session
 from app.ticket import Ticket
 from fovea_core.engine import Engine
-from fovea_core.examples import load_examples
+from fovea_core.examples import ASSETS, load_examples
 from fovea_core.pictures import data_url
 from fovea_core.request import Request
 from fovea_core.settings import make_settings
@@ -375,3 +377,20 @@ def test_a_run_in_which_little_was_drafted_says_so():
     nothing = {"accepted": [], "rejected": [], "unverified": [], "pruned": 0, "draft_ms": 0, "select_ms": 0, "verify_ms": 9}
     empty = [RoundVerified(n=2 + i, round=i, bonus=1, bonus_text="x", emitted=[1], **nothing) for i in range(5)]
     assert "Drafting paid in 0 of 5 rounds" in finished_text(fold([*opening, *empty]))
+
+
+def test_prices_may_come_from_a_committed_measurement(tmp_path, target, capsys, monkeypatch):
+    """The engine then measures nothing; another file is refused in a sentence, and app.py ends with it."""
+    prices = read_prices(str(ASSETS / "bench" / "builtin.json"))
+    assert prices.model_dump(mode="json") == json.loads((ASSETS / "bench" / "builtin.json").read_text())["cost"]
+    engine = Engine(target, {}.__getitem__, prices=prices)
+    assert engine.cost("whatever") is prices
+    for name, text in (("none.json", None), ("text.json", "{"), ("other.json", "{}"), ("list.json", '[{"cost": 1}]')):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+        with pytest.raises(ValueError, match="no result of `fovea_core bench builtin --json`"):
+            read_prices(str(tmp_path / name))
+    monkeypatch.setattr("sys.argv", ["app.py", "--prices", str(tmp_path / "other.json")])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(str(ASSETS.parent / "app.py"), run_name="__main__")
+    assert "no result of" in capsys.readouterr().err

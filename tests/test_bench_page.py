@@ -11,8 +11,12 @@ import pytest
 
 from fovea_core.bench.page import EXAMPLE, WANTED, _bytes_of_rounds, lengthened
 from fovea_core.cli import main
+from fovea_core.examples import ASSETS
 from fovea_core.trace.fold import fold
 from fovea_core.trace.record import read
+
+#: A result of bench builtin, whose prices choose the trees.
+PRICES = ASSETS / "bench" / "builtin.json"
 
 
 def test_a_lengthened_trace_is_lawful_and_as_long_as_asked():
@@ -56,8 +60,8 @@ def test_without_playwright_one_sentence_says_what_to_install(monkeypatch, capsy
 @pytest.mark.timeout(600)
 def test_one_live_run_gives_every_figure():
     """In a process of its own, as a person runs it. Figures of a busy machine are not judged, but for those that do not
-    depend on its speed."""
-    command = [sys.executable, "-m", "fovea_core", "bench", "page", "--runs", "1", "--json", "-"]
+    depend on its speed: trees are those of the committed prices."""
+    command = [sys.executable, "-m", "fovea_core", "bench", "page", "--runs", "1", "--prices", str(PRICES), "--json", "-"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-500:]
     found = json.loads(done.stdout)

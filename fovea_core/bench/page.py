@@ -84,15 +84,21 @@ _SCRUB = """
 
 
 def bench_page(
-    runs: int = RUNS, scrub_steps: int = SCRUB_STEPS, say: Callable[[str], None] = lambda text: None
+    runs: int = RUNS,
+    scrub_steps: int = SCRUB_STEPS,
+    say: Callable[[str], None] = lambda text: None,
+    prices: Path | None = None,
 ) -> dict[str, Any]:
-    """All figures of the page on this machine. Raises SettingsError where no browser is there or the page does not start."""
+    """All figures of the page on this machine. Raises SettingsError where no browser is there or the page does not start.
+
+    prices: a result of bench builtin whose prices choose the trees, so that the bytes of two machines can be compared.
+    """
     trace = read(EXAMPLE)
     with _browser() as browser, tempfile.TemporaryDirectory() as folder:
         say("Starting the page …")
         log = Path(folder) / "events.jsonl"
         began = time.perf_counter()
-        with _served(log) as url:
+        with _served(log, prices) as url:
             page = browser.new_page(viewport={"width": 1440, "height": 1000})
             page.add_init_script(_LISTEN)
             page.goto(url)
@@ -136,9 +142,10 @@ def _browser() -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _served(log: Path) -> Iterator[str]:
+def _served(log: Path, prices: Path | None) -> Iterator[str]:
     """The page in a process of its own, which notes in ``log`` when each event was decided; yields its address."""
     command = [sys.executable, str(ROOT / "app.py"), "--offline", "--event-log", str(log)]
+    command += ["--prices", str(prices.absolute())] if prices else []
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             until = time.monotonic() + START_S
