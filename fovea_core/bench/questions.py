@@ -10,6 +10,7 @@ from rich.table import Table
 
 from fovea_core.bench.machine import machine, versions
 from fovea_core.bench.score import short_score
+from fovea_core.bench.tables import put_table
 from fovea_core.decode.plain import decode_plain
 from fovea_core.settings import RunSettings
 from fovea_core.targets.base import Target
@@ -72,4 +73,4 @@ def print_questions(result: dict, console: Console | None = None) -> None:
         for text, (right, count) in rows:
             style = "bold" if text in (LOOKUP, PLACE) else None
             table.add_row(kind, text, str(right), str(count), f"{100 * right / count:.0f} %" if count else "-", style=style)
-    (console or Console(stderr=True)).print(table)
+    put_table(table, console)

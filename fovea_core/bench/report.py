@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fovea_core.bench.tables import put_table
 from fovea_core.worksite.words import KINDS
 
 #: Keys that are shares and read best in per cent.
@@ -57,7 +58,7 @@ def print_report(result: dict, console: Console | None = None) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     for label, cells in figure_rows(result):
         table.add_row(label, *cells, style="dim" if label == INTERVAL else None)
-    console.print(table)
+    put_table(table, console)
     load = ", ".join(f"{value:.2f}" for value in result["load_average"])
     console.print(
         f"{where['processor']}, {where['cores']} cores, {where['threads']} threads; load average before {load}; "
@@ -113,7 +114,7 @@ def print_faithful(result: dict, console: Console | None = None) -> None:
         table.add_column(name.strip(), justify="right")
     for label, cells in faithful_rows(result):
         table.add_row(label, *cells)
-    (console or Console(stderr=True)).print(table)
+    put_table(table, console)
 
 
 def faithful_rows(result: dict) -> list[tuple[str, list[str]]]:
@@ -141,7 +142,7 @@ def print_policies(result: dict, console: Console | None = None) -> None:
     table.add_column("tau change: " + ", ".join(KINDS), justify="right")
     for name, row in result["rows"].items():
         table.add_row(name, *policy_cells(row))
-    (console or Console(stderr=True)).print(table)
+    put_table(table, console)
 
 
 def policy_cells(row: dict) -> list[str]:
@@ -175,7 +176,7 @@ def print_focus(result: dict, console: Console | None = None) -> None:
         cells = [_cell("facts", overall["facts"]), _percent(overall["pointing"]), _change(overall, "pointing")]
         cells += [_cell("ratio", overall["ratio"]), *(_percent(row[kind]["pointing"]) for kind in KINDS)]
         table.add_row(name, *cells, *(_percent(row["classes"][cls]["pointing"]) for cls in classes))
-    (console or Console(stderr=True)).print(table)
+    put_table(table, console)
 
 
 def print_exact(result: dict, console: Console | None = None) -> None:
@@ -193,7 +194,7 @@ def print_exact(result: dict, console: Console | None = None) -> None:
             )  # the first token is the prefill's
             cells = [row["answers"], row["tokens"], row["sampled_tokens"], _cell("tau", tau), row["ids_differing"]]
             table.add_row(family, policy, *map(str, cells), style="bold red" if row["ids_differing"] else None)
-    console.print(table)
+    put_table(table, console)
     console.print(f"{result['ids_differing']:,} of {result['tokens']:,} ids differ", highlight=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from fovea_core.bench.tables import put_table
 from fovea_core.worksite.words import KINDS
 
 
@@ -28,7 +29,7 @@ def print_budgets(result: dict, console: Console | None = None) -> None:
         shares = [_percent(part["budgets"][ratio]) for ratio in ratios] + [_percent(part["supply"][key]) for key in supply]
         numbers = [_number(part["accepted"][ratio]) for ratio in ratios] + [_number(part["movement"])]
         table.add_row(name, str(part["states"]), *shares, *numbers)
-    (console or Console(stderr=True)).print(table)
+    put_table(table, console)
 
 
 def print_table1(result: dict, console: Console | None = None) -> None:
@@ -44,7 +45,7 @@ def print_table1(result: dict, console: Console | None = None) -> None:
         cells = [_number(overall["speedup"]), f"{spread[0]:.2f} to {spread[1]:.2f}" if spread else "-", _change(overall)]
         cells += [_number(overall["tau"]), _number(overall["ms"]), *(_number(row[kind]["speedup"]) for kind in KINDS)]
         table.add_row(name, *cells, _percent(overall["same_ids_rate"]))
-    console.print(table)
+    put_table(table, console)
     if result["machine_busy"]:
         others = 100 * result["others_cpu_share"]
         said = f"machine busy: other programs took {others:.0f} % of the processor during the timings"

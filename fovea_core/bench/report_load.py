@@ -5,6 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from fovea_core.bench.tables import put_table
+
 
 def print_load(result: dict, console: Console | None = None) -> None:
     """A row a setting, a row a way of the bursts, and what it comes to. Rates are tokens a second of decoding."""
@@ -28,7 +30,7 @@ def print_load(result: dict, console: Console | None = None) -> None:
             shares,
             f"{one['nodes']:.1f}",
         )
-    console.print(table)
+    put_table(table, console)
     bursts = Table(title="requests in bursts, prefill included", title_justify="left")
     for name in ("way", "mean ms to the whole answer", "longest", "tokens a second"):
         bursts.add_column(name, justify="left" if name == "way" else "right")
