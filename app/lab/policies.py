@@ -74,7 +74,10 @@ def _line(name: str, row: dict, base: float | None) -> str | None:
         return None
     relative = moved / (figures["tau"] - moved)
     if not sure(figures, "tau"):
-        said = f"{name}: no sure difference to FOVEA here ({change(figures, 'tau')})"
+        moves = change(figures, "tau")
+        said = f"{name}: " + (
+            "FOVEA's tau on every picture here" if moves == "-" else f"no sure difference to FOVEA here ({moves})"
+        )
     elif paper and not base:
         said = f"{name}: tau changes by {change(figures, 'tau')} here"
     else:
@@ -85,7 +88,8 @@ def _line(name: str, row: dict, base: float | None) -> str | None:
         theirs = paper["tau_change"]
         agrees = (sure(figures, "tau") and (moved < 0) == (theirs < 0)) or (abs(theirs) < NOTHING and not sure(figures, "tau"))
         if not sure(figures, "tau"):
-            said += f"; in the paper it {f'{_costs(theirs / base)} of it' if base else f'changes tau by {theirs:+.2f}'}"
+            theirs_said = f"{_costs(theirs / base)} of it" if base else f"changes tau by {theirs:+.2f}"
+            said += f"; in the paper it {'changes nothing' if abs(theirs) < NOTHING else theirs_said}"
         else:
             said += f", {f'{_costs(theirs / base)} of it' if base else f'by {theirs:+.2f}'} in the paper"
         said += "" if agrees else ": NOT what we see"
