@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.lab.study import KINDS, OURS, PAPERS, change, number, percent, styled, sure
+from app.lab.study import KINDS, OURS, PAPERS, change, in_lines, number, percent, styled, sure
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -119,4 +119,4 @@ def drafter_figure(result: dict) -> Figure:
         mode="markers",
         marker={"color": PAPERS, "size": 10, "symbol": "diamond-open"},
     )
-    return styled(go.Figure([ours, theirs]), "x plain decoding", 90 + 36 * len(names))
+    return in_lines(styled(go.Figure([ours, theirs]), "x plain decoding", 90 + 44 * len(names)), names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.lab.study import KINDS, OURS, PAPERS, change, number, percent, styled, sure
+from app.lab.study import KINDS, OURS, PAPERS, change, in_lines, number, percent, styled, sure
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -167,4 +167,4 @@ def policy_figure(result: dict) -> Figure:
         theirs = {"name": "the paper, its own models", "mode": "markers"}
         marker = {"color": PAPERS, "size": 10, "symbol": "diamond-open"}
         traces.append(go.Scatter(x=[x for x, _ in known], y=[y for _, y in known], marker=marker, **theirs))
-    return styled(go.Figure(traces), "change of tau against FOVEA", 60 + 34 * len(names))
+    return in_lines(styled(go.Figure(traces), "change of tau against FOVEA", 60 + 34 * len(names)), names)

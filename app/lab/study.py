@@ -106,6 +106,11 @@ def sure(figures: dict, name: str) -> bool:
     return interval is not None and not interval[0] <= 0 <= interval[1]
 
 
+def in_lines(figure: Figure, names: list[str]) -> Figure:
+    """Long names of the rows broken at their comma, so that a narrow page has room for the figure."""
+    return figure.update_yaxes(tickvals=names, ticktext=[name.replace(", ", ",<br>") for name in names])
+
+
 def styled(figure: Figure, x: str, height: int, y: str = "") -> Figure:
     """The page's look: no background of its own, one ink for light and dark."""
     return figure.update_layout(
