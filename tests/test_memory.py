@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fovea_core.memory.build import MemoryWeights, VisualMemory
@@ -50,7 +50,12 @@ def test_equal_masses_are_summed_in_float64():
     assert chosen.k_raw.item() == 400
 
 
+#: So far the sum of float32 masses near 1 may be from the true one: a few of its last places.
+ROUNDING = 4 * torch.finfo(torch.float32).eps
+
+
 @settings(max_examples=40, deadline=None)
+@example(seed=362881, entries=20, states=3, sharpness=5.314453125, k_min=1, extra=0, rho=0.99999)  # 2.1e-7 from an edge
 @given(
     seed=st.integers(0, 10**6),
     entries=st.integers(1, 40),
@@ -76,7 +81,7 @@ def test_selection_equals_the_slow_twin(seed, entries, states, sharpness, k_min,
             expected, k_raw = slow_count(masses.tolist(), bounds)
             count = int(chosen.count[b, s])
             total = masses.double().sort(descending=True).values.cumsum(0)
-            edge = (total - (rho - MASS_TOLERANCE)).abs().min() < 1e-7  # a tie that float32 may break either way
+            edge = (total - (rho - MASS_TOLERANCE)).abs().min() < ROUNDING  # a tie that float32 may break either way
             assert edge or (count, int(chosen.k_raw[b, s])) == (expected, k_raw)
             kept = chosen.order[b, s, :count]
             assert valid[b][kept].all() and len(set(kept.tolist())) == count
