@@ -112,7 +112,7 @@ class Rerun:
         """What the two buttons say."""
         took = f", {_lasting(self.committed['seconds'])} there" if self.committed and "seconds" in self.committed else ""
         full = f"As committed: seeds {self._whole[1]}{took}" if self.committed else "The whole: the command's own seeds"
-        return {"quick": f"Quick: {' '.join(self.study.quick)}, a minute or two", "full": full}
+        return {"quick": f"Quick: {' '.join(self.study.quick)}, a few minutes", "full": full}
 
     def _who(self, request: gr.Request) -> str:
         """The client, at this study: its runs are other errands."""
