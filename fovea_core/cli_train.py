@@ -21,6 +21,7 @@ def train_target(
     samples: Annotated[int | None, typer.Option(help="Pictures to learn from in total (default: the recipe's).")] = None,
     pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 5_500,
     start: Annotated[Path | None, typer.Option(help="Go on from this finished target's weights.")] = None,
+    grow: Annotated[int | None, typer.Option(help="With --start: grow to so many layers; only the new ones learn.")] = None,
     first_seed: Annotated[int, typer.Option(help="Of the pictures; choose a fresh one with --start.")] = 0,
     minutes: Annotated[float | None, typer.Option(help="End this sitting after so many minutes.")] = None,
     threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
@@ -31,11 +32,13 @@ def train_target(
     """Train the embedded target on drawn pictures, from nothing or from --start; one resumable command."""
     from fovea_core.targets.registry import pick_device
     from fovea_core.train.builtin import make_target
-    from fovea_core.train.learner import TargetRecipe
+    from fovea_core.train.learner import TargetRecipe, growing
 
+    if grow is not None and start is None:
+        raise SettingsError("--grow needs --start, the folder of the finished target that grows.")
     recipe = TargetRecipe() if samples is None else TargetRecipe(samples=samples)
     if start is not None:
-        recipe = recipe.onward()
+        recipe = recipe.onward() if grow is None else growing(recipe, grow)
     how = {
         "first_seed": first_seed,
         "start": start,

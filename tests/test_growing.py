@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fovea_core.cli import main
 from fovea_core.train import learner, target
 from fovea_core.train.growing import grow, grown_layers
 from tests.test_train_target import TINY, shards, tokenizer_file  # noqa: F401 (fixtures)
@@ -24,6 +25,16 @@ def test_new_layers_are_spread_and_the_first_is_one():
     for after in (3, 2, 7):
         with pytest.raises(ValueError, match="can grow to 4 to 6 layers"):
             grown_layers(3, after)
+
+
+def test_the_command_asks_for_what_it_grows(capsys, tmp_path):
+    """Without a finished target, or to a size that is none, one sentence; the recipe names both sizes."""
+    assert main(["train-target", "--work", str(tmp_path), "--grow", "16"]) == 2
+    assert main(["train-target", "--work", str(tmp_path), "--grow", "9", "--start", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "--grow needs --start" in said and "can grow to 11 to 20 layers, not to 9" in said and not list(tmp_path.iterdir())
+    recipe = learner.growing(learner.TargetRecipe(samples=99), 16)
+    assert (recipe.layers, recipe.grown_from, recipe.samples, recipe.tower_samples) == (16, 10, 99, 0)
 
 
 @pytest.mark.parametrize("layers", [3, 4])

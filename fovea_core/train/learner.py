@@ -13,6 +13,7 @@ from transformers import LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 
 from fovea_core.train.data import COLOURS, MARKS, NOUNS, Sample
 from fovea_core.train.grounding import grounding_loss
+from fovea_core.train.growing import grown_layers
 from fovea_core.train.tokenizer import ANSWER, ASK, BOS, EOS, IMAGE, PAD
 from fovea_core.worksite.naming import looks_up
 
@@ -65,6 +66,15 @@ class TargetRecipe:
         pictures bring only questions that look something up, and a third of the others only short ones (beside long ones few
         of them fit, and they stayed behind)."""
         return replace(self, tower_samples=0, muon_lr=4e-3, decay_share=0.6, least_long=0, short_questions=8, lookup_share=0.25)
+
+
+def growing(recipe: TargetRecipe, layers: int) -> TargetRecipe:
+    """The recipe for a finished target that grows to ``layers`` layers for look-ups: only the new ones learn, and words that
+    name something are taught where to look (docs/LOG.md, fifth sitting). Raises ValueError where it cannot grow so."""
+    grown_layers(recipe.layers, layers)
+    look = {"lookup_share": 0.6, "lookup_codes": False, "ground_weight": 0.3, "dense_weight": 0.0}
+    size = {"batch": 8, "text_tokens": 352, "short_questions": 10, "warmup": 400, "decay_share": 0.7}
+    return replace(recipe.onward(), layers=layers, grown_from=recipe.layers, **look, **size)
 
 
 def build_target(recipe: TargetRecipe, vocabulary: int) -> LlavaForConditionalGeneration:
