@@ -23,6 +23,13 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1))
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Also what failed before a test was tried again: the last try may fail of what the first one left behind."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"tried again: {report.nodeid}")
+        terminalreporter.line(report.longreprtext)
+
+
 @pytest.fixture(scope="session")
 def browser():
     """One Chromium for the whole session."""
