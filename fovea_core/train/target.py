@@ -24,6 +24,7 @@ from fovea_core.train.data import Shards
 from fovea_core.train.grounding import name_table
 from fovea_core.train.growing import grow, grown_layers, learn_only
 from fovea_core.train.learner import PREPROCESSING, Learner, TargetRecipe, build_target, pack, pick_questions
+from fovea_core.train.muon import check_muon, make_muon
 from fovea_core.train.tokenizer import load_tokenizer
 
 #: Recipe fields that fix the shapes of the weights: a training cannot go on under others.
@@ -35,14 +36,13 @@ def make_optimizers(learner: Learner, recipe: TargetRecipe) -> list[torch.optim.
 
     Raises ValueError where torch has no Muon.
     """
-    if not hasattr(torch.optim, "Muon"):
-        raise ValueError("training needs torch 2.9 or newer.")
+    check_muon()
     inside = lambda name: ".layers." in name  # noqa: E731
     named = [(n, p) for n, p in learner.named_parameters() if p.requires_grad]
     matrices = [p for n, p in named if inside(n) and p.ndim == 2]
     others = [p for n, p in named if not (inside(n) and p.ndim == 2)]
     return [
-        torch.optim.Muon(matrices, lr=recipe.muon_lr, momentum=0.95, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        make_muon(matrices, recipe.muon_lr, 0.01),
         torch.optim.AdamW(others, lr=recipe.lr, betas=(0.9, 0.95), weight_decay=0.0, fused=True),
     ]
 

@@ -19,6 +19,7 @@ from fovea_core.drafter.rival import Given, RivalConfig, RivalDrafter
 from fovea_core.memory.select import Policy, make_policy
 from fovea_core.targets.looking import look_layers
 from fovea_core.train.loss import LossWeights, Parts, Truth, fovea_loss
+from fovea_core.train.muon import make_muon
 from fovea_core.train.prefix import prefix_weights
 from fovea_core.train.samples import Batch
 from fovea_core.train.unroll import Feed, Settle, supervised, unroll
@@ -315,8 +316,6 @@ def make_optimizers(drafter: Drafter, recipe: DrafterRecipe) -> list[torch.optim
 
     Raises ValueError where the recipe asks for Muon and torch has none.
     """
-    if recipe.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
-        raise ValueError("training needs torch 2.9 or newer.")
     named = [(name, parameter) for name, parameter in drafter.named_parameters() if parameter.requires_grad]
     vectors = ("depth", "blank", "asked")  # rows that are no matrix's
     matrices = [p for name, p in named if p.ndim == 2 and min(p.shape) > 1 and name.rpartition(".")[2] not in vectors]
@@ -324,5 +323,5 @@ def make_optimizers(drafter: Drafter, recipe: DrafterRecipe) -> list[torch.optim
     rest = [p for _, p in named if all(p is not other for other in apart)]
     optimizers = [torch.optim.AdamW(rest, lr=recipe.lr, betas=(0.9, 0.95), weight_decay=0, fused=True)]
     if apart:
-        optimizers.append(torch.optim.Muon(apart, lr=recipe.muon_lr, weight_decay=0, adjust_lr_fn="match_rms_adamw"))
+        optimizers.append(make_muon(apart, recipe.muon_lr, 0))
     return optimizers

@@ -48,7 +48,7 @@ def open_tab(url, new_page, width: int = 1440, **options):
 
 
 def reads(page, what: str, start: str, part: str = "") -> None:
-    """Wait until the text of ``what`` starts with ``start`` and has ``part``: each component of a page is drawn when it comes."""
+    """Wait until the text of ``what`` starts with ``start`` and has ``part``: a page draws each component when it comes."""
     seen = f"document.querySelector({json.dumps(what)}).innerText.trim()"
     page.wait_for_function(f"{seen}.startsWith({json.dumps(start)}) && {seen}.includes({json.dumps(part)})")
 
@@ -82,7 +82,9 @@ def test_another_model_is_loaded_checked_asked_and_given_back(served, new_page, 
     assert other.evaluate("document.documentElement.scrollWidth") <= 400
     page.select_option(".fx-model select", "builtin")
     page.click(".fx-model-load")
-    page.wait_for_function("document.querySelector('.fx-model-load').hidden && !document.querySelector('.fx-model select').disabled")
+    page.wait_for_function(
+        "document.querySelector('.fx-model-load').hidden && !document.querySelector('.fx-model select').disabled"
+    )
     reads(page, "#fx-notice", "The embedded model knows drawn Worksite pictures only")
 
 
