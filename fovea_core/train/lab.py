@@ -77,7 +77,7 @@ def train_lab(
     target.tap(tap_layers(target, TAPS))
     requests = artifact_requests(shards, target, long=4, given=True)
     artifacts = make_artifacts(target, requests, work / "lab-artifacts", views=True, log=log)
-    train_rows(work, target, artifacts, rows, recipe or lab_recipe(), minutes, log)
+    train_rows(work, target, artifacts, rows, recipe or lab_recipe(), minutes, log, pictures)
     if export is not None:
         export_rows(work / "rivals", export, [name for name in ROWS if not ROWS[name].ablation])
     return work / "results.jsonl"
@@ -91,8 +91,10 @@ def train_rows(
     recipe: DrafterRecipe,
     minutes: float | None = None,
     log: Callable[[str], None] = print,
+    pictures: int = PICTURES,
 ) -> None:
-    """Train each of ``rows`` that has no line in ``work/results.jsonl``, and add one. Raises ValueError as train_lab does."""
+    """Train each of ``rows`` that has no line in ``work/results.jsonl``, and add one; ``pictures``: of each kind, that the
+    artifacts were made from. Raises ValueError as train_lab does."""
     results = work / "results.jsonl"
     done = {line["name"]: line for line in read_results(results)}
     for name in done.keys() & rows.keys():
@@ -114,17 +116,18 @@ def train_rows(
         follow(trainer, log=log, halt=over)
         folder = trainer.export()[0]
         shutil.copytree(folder, work / "rivals" / name, dirs_exist_ok=True)
-        line = result_line(name, rows[name], trainer)
+        line = result_line(name, rows[name], trainer, pictures)
         with results.open("a") as file:
             file.write(json.dumps(line) + "\n")
         log(json.dumps(line))
 
 
-def result_line(name: str, variant: Variant, trainer: DrafterTrainer) -> dict:
+def result_line(name: str, variant: Variant, trainer: DrafterTrainer, pictures: int) -> dict:
     """What a finished row says of itself; ``warm_chain``: the held-out chain length before a second phase, if it has one."""
     twin, recipe = trainer.twins[0], trainer.recipe
     facts = twin.drafter.config.provenance
-    options = f"--only {name} --steps {recipe.steps} --seed {recipe.seed}{' --autocast' if recipe.autocast else ''}"
+    options = f"--only {name} --steps {recipe.steps} --pictures {pictures} --seed {recipe.seed}"
+    options += " --autocast" if recipe.autocast else ""
     line = {
         "name": name,
         "label": variant.label,
