@@ -23,6 +23,7 @@ class LossWeights:
     ``gamma``: decay of w = exp(-(n - 1) / gamma); n is the step of the unroll, or with ``literal`` the position in the answer
     (as the paper's text reads, which would train on about four tokens a sample). ``relative`` measures L_hid in units of the
     target's own mean square state, so that lambda means the same for every target (ours has 28: L_hid drowned the rest).
+    ``look``: of train.looks, which the paper has not.
     """
 
     hidden: float = 1.0
@@ -37,6 +38,7 @@ class LossWeights:
     gamma: float = 2.0
     literal: bool = False
     relative: bool = True
+    look: float = 0.0
 
 
 def step_weights(step: Tensor, position: Tensor, weights: LossWeights) -> Tensor:
@@ -140,15 +142,24 @@ class _HeadLoss(torch.autograd.Function):
 
 
 def fovea_loss(
-    scoring: Tensor, middle: Tensor, head: Tensor, truth: Truth, weights: LossWeights, w: Tensor | None = None
+    scoring: Tensor,
+    middle: Tensor,
+    head: Tensor,
+    truth: Truth,
+    weights: LossWeights,
+    w: Tensor | None = None,
+    looks: Tensor | None = None,
 ) -> Parts:
     """The whole objective over M supervised rows.
 
     scoring (M, d): h^ after the correction and the final norm, logits = head h^; middle (M, d): block 1's output; head (V, d);
-    w (M,): weights of the rows other than those by step.
+    w (M,): weights of the rows other than those by step; looks (M,): train.looks.look_loss where ``weights.look`` is not 0.
     """
     w = step_weights(truth.step, truth.position, weights) if w is None else w
     share = w / w.sum()
     hidden = (share * hidden_loss(scoring, truth.states, middle, truth.middle, weights)).sum()
     judged, kl, token, hits = _HeadLoss.apply(scoring, head.to(scoring.dtype), truth, share, weights)
-    return Parts(weights.hidden * hidden + judged, hidden.detach(), kl, token, hits)
+    total = weights.hidden * hidden + judged
+    if looks is not None:
+        total = total + weights.look * (share * looks).sum()
+    return Parts(total, hidden.detach(), kl, token, hits)

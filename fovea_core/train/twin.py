@@ -18,6 +18,7 @@ from fovea_core.drafter.published import UNTRAINED
 from fovea_core.drafter.rival import Given, RivalConfig, RivalDrafter
 from fovea_core.memory.select import Policy, make_policy
 from fovea_core.targets.looking import look_layers
+from fovea_core.train.looks import look_loss
 from fovea_core.train.loss import LossWeights, Parts, Truth, fovea_loss
 from fovea_core.train.muon import make_muon
 from fovea_core.train.prefix import prefix_weights
@@ -163,7 +164,8 @@ def draft_loss(
     scoring = drafter.scoring_states(states.flatten(1, 2), depth, memory, policy).flatten(0, 1)[truth.rows]
     shape = (states.shape[0], steps, states.shape[2])
     w = prefix_weights(scoring, drafter.head, truth, shape) if how.by_prefix else None
-    return fovea_loss(scoring, middle.flatten(0, 2)[truth.rows], drafter.head, truth, weights, w)
+    looks = None if memory is None or not weights.look else look_loss(memory, states, depth, batch, truth.rows)
+    return fovea_loss(scoring, middle.flatten(0, 2)[truth.rows], drafter.head, truth, weights, w, looks)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Variant:
 
     @property
     def ablation(self) -> bool:
-        """Whether it is FOVEA with a part left out: its weights are not shipped."""
+        """Whether it is FOVEA with a part of its objective or of itself changed: its weights are not shipped."""
         return self.sighted and bool(self.loss or not self.depth_row or not self.gate)
 
 
@@ -75,13 +75,14 @@ RIVALS = {
     ),
 }
 
-#: FOVEA with a part left out, as in the paper's ablations.
+#: FOVEA with a part left out, as in the paper's ablations, or with an objective of ours beside the paper's (train.looks).
 ABLATIONS = {
     "no-depth": Variant("FOVEA without the depth row", depth_row=False),
     "no-gate": Variant("FOVEA without the gate", gate=False),
     "no-hidden": Variant("FOVEA without L_hid", loss={"hidden": 0.0}),
     "no-kl": Variant("FOVEA without L_KL", loss={"kl": 0.0}),
     "no-margin": Variant("FOVEA without the margin", loss={"compete": 0.0}),
+    "look": Variant("FOVEA, taught where the target looks", loss={"look": 0.3}),
 }
 
 #: All rows of the Lab in the order in which they are trained.
