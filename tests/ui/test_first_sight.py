@@ -1,13 +1,10 @@
-"""What a newcomer sees without scrolling or searching, on a laptop and on a phone."""
+"""What a newcomer sees of a player without scrolling or searching, and what everything in it is called."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
-
 from tests.sample_traces import sample_lines
-from tests.ui.test_page import open_tab, served  # noqa: F401 - a fixture
 from tests.ui.test_player import END, settle
 
 
@@ -27,24 +24,6 @@ def test_a_phone_shows_map_and_words_at_once(show, new_page):
     places = [top_and_bottom(page, name) for name in names]
     assert all(above[1] <= below[0] for above, below in pairwise(places)), dict(zip(names, places))
     assert page.locator(".fv-answer .fv-pinned").first.bounding_box()["y"] < 740
-
-
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1900, 1000)])
-def test_a_laptop_shows_map_and_what_is_said_of_it(served, new_page, width, height):  # noqa: F811
-    page = open_tab(served, new_page, width)
-    page.set_viewport_size({"width": width, "height": height})
-    page.click(".fx-examples .fx-open >> nth=0")
-    page.wait_for_selector(".fv-answer .fv-word")
-    page.evaluate("scrollTo(0, 0)")
-    assert top_and_bottom(page, ".fv-caption")[1] <= height
-
-
-@pytest.mark.parametrize("width", [390, 768])
-def test_one_column_begins_with_the_recorded_runs(served, new_page, width):  # noqa: F811
-    page = open_tab(served, new_page, width)
-    assert top_and_bottom(page, ".fx-examples")[1] <= top_and_bottom(page, "#fx-picture")[0]
-    assert top_and_bottom(page, "#fx-go")[1] <= top_and_bottom(page, "#fx-player")[0]
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_the_view_says_word_while_a_word_is_pinned(show):
