@@ -86,7 +86,8 @@ def _retrieved(summary: Summary) -> list[dict]:
     opened = [value for value in gates if value is not None]
     if opened:
         lines.append(_line("gate", "rejected", words, gates, "%{hovertext}<br>gate %{y:.2f}", texts, "diamond-open", "dot"))
-        said += f"; gate {min(opened):.2f} to {max(opened):.2f}, {sum(opened) / len(opened):.2f} on average"
+        low, high = (f"{bound(opened):.2f}" for bound in (min, max))
+        said += f"; gate {low}" + (" throughout" if low == high else f" to {high}, {sum(opened) / len(opened):.2f} on average")
     title = "Captured mass and gate per word" if opened else "Captured mass per word"
     shares = _figure("shares", title, f"{said}.", "word", lines, {"title": {"text": "share"}, "range": [0, 1.05]})
     return [entries, shares]

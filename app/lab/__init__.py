@@ -9,7 +9,10 @@ from app.lab.load import load_figure, load_readings, load_table
 from app.lab.memory import faithful_figure, faithful_readings, faithful_table, twin_figure, twin_readings, twin_table
 from app.lab.policies import policy_figure, policy_readings, policy_table
 from app.lab.study import Study
+from fovea_core.settings import POLICY_KINDS
 
+#: What the rows of a study by policy are called, and what each stands for.
+_NAMES = "; ".join(f"{name}: {words}" for name, words in POLICY_KINDS.items() if name != "fovea")
 _WAYS = (policy_readings, policy_table, policy_figure)
 STUDIES = (
     Study(
@@ -40,7 +43,7 @@ STUDIES = (
     Study(
         "table7",
         "Does it matter which entries are fetched?",
-        "The same drafter, its entries chosen by less than its own query (the paper's Table 7).",
+        f"The same drafter, its entries chosen by less than its own query (the paper's Table 7). {_NAMES}.",
         *_WAYS,
     ),
     Study(

@@ -27,8 +27,11 @@ Words = Callable[[Study, Sequence[str], Path], list[str]]
 FOLDER = Path(__file__).parent
 INTRO = (
     "<p class='fx-note'>Measured on the embedded model and drawn pictures; each study names the command that measures it "
-    "anew. Intervals are paired bootstraps, 95 %; a difference counts where its interval leaves out 0. The paper's figures "
-    "are of its own models and data: compare directions, not decimals.</p>"
+    "anew. <strong>tau</strong>: tokens a round, the bonus token included. <strong>Blind twin</strong>: the same drafter, "
+    "trained for as long without the visual memory. <strong>Chain</strong>: one guess after the other; <strong>the paper's "
+    "tree</strong>: up to six guesses at a place, six deep, 40 in all. A whisker is a 95 % interval (paired bootstrap over the "
+    "pictures): a difference counts where it leaves out 0. The paper's figures are of its own models and data: compare "
+    "directions, not decimals.</p>"
 )
 COMMITTED, HERE = "As committed", "This machine"
 NOT_HERE = "Measurements can be started on the machine that serves this page only."

@@ -52,7 +52,7 @@
       const { run, reads, share } = lesson;
       const text = [
         para("How many entries should it take? Not always the same number. It takes the largest masses first and stops when together they hold ", share === null ? "a set share" : `about ${percent(share)}`, " of the mass: the ", term("captured mass"), "."),
-        para("A state that knows where to look puts nearly all mass on a few entries, so ", term("K"), ", their number, is small. A state with no preference spreads its mass, and K grows. A smallest and a largest K keep it within bounds."),
+        para("A drafter that knows where to look puts nearly all mass on a few entries, so ", term("K"), ", their number, is small. One with no preference spreads its mass, and K grows. A smallest and a largest K keep it within bounds."),
       ];
       if (!reads.length) return { text: [...text, lesson.sorry("This run recorded no reads of the memory; choose another run above.")], figure: lesson.picture([], "plain"), act: h("div") };
       const most = reads[reads.length - 1].read.size, chart = massChart(most, share), said = h("p", { class: "fl-count", role: "status" }), figures = h("div");

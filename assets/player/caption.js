@@ -27,7 +27,7 @@
     if (!node && item.status === "bonus") {
       const [favourite] = triedAt(run, item);
       if (!favourite) return ["is the target's own word, not drafted."];
-      return ["is the target's own word, not drafted; the drafter tried ", lead.link(label(favourite.text) || "another token", () => lead.item(keyOf(favourite))), "."];
+      return ["is the target's own word, not drafted; the drafter tried “", lead.link(label(favourite.text) || "another token", () => lead.item(keyOf(favourite))), "”."];
     }
     if (!node) return ["was accepted; this trace recorded rounds only."];
     const step = node.round.step, chanceOf = node.logp === null || node.logp === undefined ? "" : ` with p ${chance(node.logp)}`;

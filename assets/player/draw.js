@@ -17,6 +17,7 @@
     player.answer.show(player.at, player.seen, holding);
     player.answer.propose(holding ? round : player.playing && player.at === run.steps ? partial : null);
     player.answer.mark(player.pinned, player.used);
+    player.views.set(player.pinned ? "word" : player.view); // a pinned word shows its own map in every view
     player.answer.follow(player.at);
     player.tree.show(run, round);
     player.tree.mark(player.pinned);
@@ -67,7 +68,7 @@
     if (player.view === "step" || holding) {
       const path = holding ? [0] : [0, ...round.verdict.accepted.slice(0, -1)];
       const reads = path.map((id) => run.readAt(round, id)).filter(Boolean);
-      return { reads, key: `step ${player.at} ${holding}`, text: holding ? `Step ${player.at}: what the root retrieved before drafting` : `Step ${player.at}: mean over the ${reads.length} state${reads.length === 1 ? "" : "s"} along the accepted path` };
+      return { reads, key: `step ${player.at} ${holding}`, text: holding ? `Step ${player.at}: what the drafter retrieved before its first guess` : `Step ${player.at}: mean over the ${reads.length} look${reads.length === 1 ? "" : "s"} along the accepted path` };
     }
     const words = run.words.slice(round.firstWord, round.firstWord + round.wordCount);
     const peak = (word) => mapOf(word)?.event.peak ?? -1; // the step's sharpest map stands for it
@@ -102,7 +103,7 @@
     if (player.missed) player.usedBy.replaceChildren(h("p", null, "This part of the picture was not seen by the model."));
     if (!player.patch) return;
     const place = player.patch.map((entry) => player.run.nameOf(entry)).join(" and ");
-    const chips = player.used.slice(0, 24).map(({ word, mass }) => h("button", { type: "button", class: "fv-chip", onclick: () => player._jump(word) }, `${label(word.text, 24)} `, h("span", null, percent(mass))));
+    const chips = player.used.slice(0, 24).map(({ word, mass }) => h("button", { type: "button", class: "fv-chip", onclick: () => player._jump(word) }, `${FOVEA.calledOf(player.run, word)} `, h("span", null, percent(mass))));
     const many = player.used.length === 1 ? "1 word" : `${player.used.length} words`;
     player.usedBy.replaceChildren(
       h("p", null, player.used.length ? `The patch in ${place} was used by ${many}, most mass first:` : `No word used the patch in ${place}.`),

@@ -57,9 +57,10 @@
       this.clear();
     }
 
-    /** Another run: nothing is erased, nothing is awaited. */
+    /** Another run: nothing is erased, nothing is awaited, and a click on the picture asks for words again. */
     clear() {
       if (this.wish) this._cancel();
+      if (this.on) this.toggle();
       Object.assign(this, { lost: new Set(), given: null, name: "nothing", draws: 0, wish: null, stroke: null, cursor: null, drawn: "" });
       say(this.status, "");
       this.redrafted.clear();
@@ -107,8 +108,8 @@
 
     _nameOfView() {
       const { item, reads } = this._inView();
-      if (item && reads[0]?.event.source === "target") return `where the target looked for “${label(item.text, 16) || "it"}”`;
-      return item ? `what “${label(item.text, 16) || "it"}” fetched` : "what this map shows";
+      if (item && reads[0]?.event.source === "target") return `where the target looked for “${label(item.text, 16) || "∎"}”`;
+      return item ? `what “${label(item.text, 16) || "∎"}” fetched` : "what this map shows";
     }
 
     _round() {
@@ -223,7 +224,7 @@
       this.wish = null;
       if (phase === "done") {
         const tried = this.redrafted.add(this.player.run, wish, found);
-        say(this.status, `Step ${tried.step} redrafted without ${tried.count} of ${this.player.run.validCount} entries: acceptance length ${tried.old} → ${tried.now}${tried.same ? ", the answer stays the same." : "."}`);
+        say(this.status, `Step ${tried.step} redrafted without ${tried.count} of ${this.player.run.validCount} entries: words it brings ${tried.old} → ${tried.now}${tried.same ? ", the answer stays the same." : "."}`);
         if (this.player.at === tried.step) this.redrafted.box.scrollIntoView({ block: "nearest", behavior: this.player.calm.matches ? "auto" : "smooth" });
       }
       this.player._draw();

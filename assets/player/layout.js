@@ -5,13 +5,13 @@
   const { h, Stage, segments, Answer, Tree, Strip, Numbers, Steps, projector, buildSaves, Links, measureBars, restrip } = FOVEA;
 
   const EMPTY = {
-    live: "Bring a picture, ask about it, and watch each word being drafted, checked and kept.",
+    live: "Open a recorded run, or bring or draw a picture, ask and press Run: you see each word being drafted, checked and kept.",
     page: "Drop a trace here and watch its answer being drafted, checked and kept.",
   };
   const HELP = [
     ["← →", "one step back, on"], ["Shift ← →", "five steps"], ["Home End", "first step, skip to the end"], ["Space", "play or pause"],
     ["↑ ↓", "walk along the words or the tree, once one has the focus"], ["Enter", "pin the word in focus"], ["Esc", "unpin, leave the projector"],
-    ["1 2 3 4", "viridis, cividis, magma, spotlight"], ["x", "exact cells instead of the smooth map"], ["p", "projector: large type"], ["?", "this list"],
+    ["1 2 3 4", "viridis, cividis, magma, spotlight"], ["x", "exact cells instead of the smooth map"], ["p", "projector: large type"], ["e", "erase patches and redraft the step"], ["?", "this list"],
   ];
 
   /** Makes all elements of ``player`` and puts them into its root. */
@@ -60,17 +60,19 @@
     const open = h("button", { type: "button", class: "fv-button", onclick: () => player.file.click() }, "Open a trace");
     player.empty = h("div", { class: "fv-empty" }, h("p", null, player.options.empty || EMPTY[player.options.mode]), player.options.mode === "page" ? open : null);
     player.live = h("p", { class: "fv-unseen", role: "status", "aria-live": "polite" });
-    player.help = h("div", { class: "fv-help", hidden: true }, h("dl", null, ...[...HELP, ...(player.erase ? [["e", "erase patches and redraft the step"]] : [])].flatMap(([keys, text]) => [h("dt", null, keys), h("dd", null, text)])));
+    const keys = HELP.filter(([key]) => key !== "e" || player.erase);
+    const shut = h("button", { type: "button", class: "fv-button fv-key fv-close", "aria-label": "Close the list of keys", onclick: () => player._toggleHelp() }, "×");
+    player.help = h("div", { class: "fv-help", hidden: true }, shut, h("dl", null, ...keys.flatMap(([key, text]) => [h("dt", null, key), h("dd", null, text)])));
     const name = (text, ...more) => h("div", { class: "fv-name" }, h("h3", null, text), ...more);
     const mark = (kind, text) => h("li", null, h("span", { class: `fv-word fv-${kind}` }, h("span", { class: "fv-ink" }, text)));
     const legend = h("ul", { class: "fv-marks", "aria-label": "Marks" }, mark("accepted", "accepted"), mark("bonus", "bonus"), mark("rejected", "rejected"), mark("unverified", "unverified"));
     player.links = player.options.links ? new Links(player, player.options.links) : null;
     player.saves = buildSaves(player);
     player.body = h("div", { class: "fv-body", hidden: true },
-      h("div", { class: "fv-beside" }, h("section", { class: "fv-look", "aria-label": "Picture" }, player.stage.frame, h("div", { class: "fv-row" }, player.views.box, player.whoses.box, player.erase?.button, player.stage.legend), player.erase?.panel, player.caption, player.usedBy,
+      h("div", { class: "fv-beside" }, h("section", { class: "fv-look", "aria-label": "Picture" }, player.stage.frame, player.caption, player.usedBy, h("div", { class: "fv-row" }, player.views.box, player.whoses.box, player.erase?.button, player.stage.legend), player.erase?.panel,
         buildTransport(player), h("details", { class: "fv-more" }, h("summary", null, "Colours and scale"), player.stage.controls))),
       h("section", { class: "fv-side" },
-        h("section", { class: "fv-panel", "aria-label": "Answer" }, name("Answer", legend), words, player.natural, h("div", { class: "fv-row fv-small" }, h("span", { class: "fv-hint" }, "rejected shown"), player.rejects.box)),
+        h("section", { class: "fv-panel fv-words", "aria-label": "Answer" }, name("Answer", legend), words, player.natural, h("div", { class: "fv-row fv-small" }, h("span", { class: "fv-hint" }, "rejected shown"), player.rejects.box)),
         h("section", { class: "fv-panel", "aria-label": "Draft tree" }, name("Tree", player.treeName), branches),
         h("section", { class: "fv-panel", "aria-label": "Numbers" }, name("Numbers"), figures)),
       player.erase?.redrafted.box,
@@ -92,7 +94,7 @@
     new ResizeObserver(() => measureBars(player)).observe(player.bars);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => measureBars(player));
     return h("div", { class: "fv-transport" },
-      h("div", { class: "fv-scrubber" }, player.bars, player.scrub),
+      h("div", { class: "fv-scrubber", title: "Each bar: the tokens that a step brought, accepted ones (blue) and the bonus (green)" }, player.bars, player.scrub),
       h("div", { class: "fv-row" },
         h("div", { class: "fv-keys" }, button("«", "First step", () => player.goto(0)), button("‹", "Step back", () => player.goto(player.at - 1)), player.playButton,
           button("›", "Step on", () => player.goto(player.at + 1)), button("»", "Last step", () => player.skipToEnd())),

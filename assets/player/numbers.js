@@ -6,6 +6,11 @@
   const SHORT = 16; // tokens: below, a speedup says more of the prefill than of the drafts
   const PARTS = ["prefill", "draft", "select", "verify"]; // prefill counts the making of the visual memory too
 
+  /** How many entries the share of the mass asked for, where a bound on K said otherwise (eq 6). */
+  function clipped({ size, event }) {
+    return event.k_raw > size ? `; the most it may take, ${event.k_raw} were wanted` : event.k_raw < size ? `; the least it may take, ${event.k_raw} would do` : "";
+  }
+
   class Numbers {
     constructor(host) {
       const figure = (name, hint) => {
@@ -16,8 +21,8 @@
       this.speed = figure("speedup", "");
       this.same = figure("same text", "");
       this.entries = figure("entries", "");
-      this.captured = figure("captured mass", "share of all mass that the chosen entries hold");
-      this.gate = figure("gate", "how much of the correction the state takes");
+      this.captured = figure("captured mass", "what the retrieved entries hold of the 100 % shared out over all entries");
+      this.gate = figure("gate", "how much of what was fetched is let into the guess: 0 nothing, 1 all");
       this.bars = [this._bar("This step"), this._bar("Whole run")];
       this.ids = h("p", { class: "fv-foot fv-ids" });
       host.append(
@@ -61,7 +66,7 @@
         : compared.first_difference == null ? "differs from plain decoding"
         : `first differs at token ${compared.first_difference + 1}` + (compared.gap == null ? "" : `, where two choices are ${compared.gap.toPrecision(2)} apart`));
       say(this.entries.value, read ? `${read.size} of ${run.validCount}` : "–");
-      say(this.entries.note, read ? (read.event.k_raw === read.size ? "retrieved entries of the valid ones" : `retrieved entries of the valid ones; ${read.event.k_raw} before clipping`) : "no read in view");
+      say(this.entries.note, read ? `retrieved, of all that the picture has${clipped(read)}` : "no single word's map is in view");
       say(this.captured.value, read ? percent(read.event.captured) : "–");
       say(this.gate.value, read && read.event.gate != null ? read.event.gate.toFixed(2) : "–");
       const round = at > 0 ? run.rounds[at - 1].verdict : null;
@@ -90,7 +95,7 @@
       if (!run || !this.box.open) return;
       for (let i = this.body.childElementCount; i < run.steps; i += 1) {
         const round = run.rounds[i], v = round.verdict, read = run.readAt(round, 0);
-        const words = run.words.slice(round.firstWord, round.firstWord + v.accepted.length).map((word) => word.text).join("");
+        const words = run.words.slice(round.firstWord, round.firstWord + v.accepted.length).map((word) => word.text || (word.bytes ? "" : "∎")).join("");
         const rejected = [...round.nodes.values()].filter((node) => node.status === "rejected").map((node) => label(node.text)).join(", ");
         const cell = (text) => h("td", null, text);
         this.body.append(h("tr", null,

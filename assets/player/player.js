@@ -295,7 +295,8 @@
 
     _toggleHelp() {
       this.help.hidden = !this.help.hidden;
-      if (!this.help.hidden) this.help.scrollIntoView({ block: "nearest" });
+      if (this.help.hidden) this.root.focus({ preventScroll: true });
+      else this.help.scrollIntoView({ block: "nearest" });
     }
 
     _restyle() {

@@ -112,7 +112,7 @@
       this.chips.replaceChildren(...this.tries.map((other) => h("button", { type: "button", class: "fv-chip", "aria-pressed": String(other === tried), onclick: () => this.show(other) },
         `${other.name}, ${entries(other.count)} `, h("span", null, `${other.old} → ${other.now}`))));
       const kept = [tried.old, tried.now], gone = tried.changed.map((nodes) => nodes.length);
-      this.names.forEach((name, i) => say(name, `${i ? "without them" : "with all entries"}: ${words(kept[i])}, ${gone[i]} of ${tried.rounds[i].nodes.size} nodes ${i ? "new" : "gone"}`));
+      this.names.forEach((name, i) => say(name, `${i ? "without them" : "with all entries"}: ${words(kept[i])}, ${gone[i] ? `${gone[i]} of ${tried.rounds[i].nodes.size} guesses ${i ? "new" : "gone without them"}` : "the same guesses"}`));
       this.trees.forEach((tree, i) => {
         tree.show(tried.sides[i], tried.rounds[i]);
         this._mark(i);

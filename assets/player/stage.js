@@ -10,7 +10,12 @@
     const buttons = choices.map(([id, text, title]) =>
       h("button", { type: "button", class: "fv-segment", "data-value": id, title, onclick: () => onpick(id) }, text));
     const box = h("div", { class: "fv-segments", role: "group", "aria-label": name }, ...buttons);
-    const set = (now) => buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.value === String(now))));
+    let shown = null;
+    const set = (now) => {
+      if (now === shown) return;
+      shown = now;
+      buttons.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.value === String(now))));
+    };
     set(value);
     return { box, set };
   }

@@ -73,6 +73,9 @@
     return best;
   }
 
+  /** A word of the strip as it is shown: without the punctuation it ends with (fovea_core/render/trajectory.py does the same). */
+  const nameOf = (word) => label(word.text.replace(/[,;:.]+$/, "") || word.text, 24);
+
   const setOf = (read) => (read.set ??= new Set(read.entries));
 
   const figures = (run, token) => {
@@ -87,7 +90,7 @@
       this.host = host;
       this.edited = false;
       this.cards = h("ol", { class: "fv-cards" });
-      this.none = h("p", { class: "fv-foot" }, "No word so far was drafted with a look at the picture. A dot in the tree marks a state that looked: click its node.");
+      this.none = h("p", { class: "fv-foot" }, "No word so far was drafted with a look at the picture. A dot in the tree marks where the drafter looked: click its node.");
       this.add = h("button", { type: "button", class: "fv-button", onclick: () => this._add() }, "Add pinned word");
       this.auto = h("button", { type: "button", class: "fv-button", onclick: () => this._auto() }, "Choose again");
       this.png = h("button", { type: "button", class: "fv-button" }, "Save strip (PNG)"); // saving.js says what it does
@@ -149,7 +152,7 @@
       this.cards.replaceChildren();
       this.none.hidden = this.words.length > 0;
       for (const word of this.words) {
-        const { token } = word, name = label(word.text, 24), canvas = h("canvas", { class: "fv-thumb", role: "img", "aria-label": `Picture with the map of ${name}` });
+        const { token } = word, name = nameOf(word), canvas = h("canvas", { class: "fv-thumb", role: "img", "aria-label": `Picture with the map of ${name}` });
         this.on.draw(canvas, token, 320);
         const drop = () => {
           this.edited = true;
@@ -181,7 +184,7 @@
         pen.drawImage(thumb, x, edge);
         pen.fillStyle = "#1c1b19";
         pen.font = "600 30px ui-sans-serif, system-ui, sans-serif";
-        pen.fillText(label(word.text, 24), x, edge + tall + 46, wide);
+        pen.fillText(nameOf(word), x, edge + tall + 46, wide);
         pen.fillStyle = "#6b6862";
         pen.font = "22px ui-sans-serif, system-ui, sans-serif";
         pen.fillText(figures(this.run, word.token), x, edge + tall + 82, wide);

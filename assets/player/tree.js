@@ -119,8 +119,8 @@
       this.scroll.append(svg);
       this._rove(svg.querySelector("[data-key]"));
       const drafted = round.nodes.size, pruned = round.verdict ? round.verdict.pruned : 0;
-      const looked = h("span", { class: "fv-dot" }, "a state that looked at the picture before drafting on");
-      this.foot.replaceChildren(`${drafted} drafted node${drafted === 1 ? "" : "s"}${secret ? "" : " checked in one target forward"}` + (pruned ? `; ${pruned} more candidates were pruned before` : "") + ". ", looked);
+      const looked = h("span", { class: "fv-dot" }, "here the drafter looked at the picture before it guessed on");
+      this.foot.replaceChildren(`${drafted} drafted node${drafted === 1 ? "" : "s"}${secret ? "" : " checked in one target forward"}` + (pruned ? `; ${pruned} less likely ones were dropped before` : "") + ". ", looked);
     }
 
     mark(pinned) {

@@ -61,7 +61,9 @@ def decode(line: str | bytes) -> AnyEvent:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"][:4])
-        raise TraceError(f"this is no event of a trace ({where + ': ' if where else ''}{first['msg'][:120]})") from None
+        # The parser counts lines and columns within this one line, which would read as a place in the file.
+        what = "it is no whole line of JSON" if first["type"] == "json_invalid" else first["msg"][:120]
+        raise TraceError(f"this is no event of a trace ({where + ': ' if where else ''}{what})") from None
 
 
 def pack_entries(entries: Sequence[int]) -> str:

@@ -185,13 +185,16 @@ def test_strangers_runs_are_refused_in_one_sentence(served, new_page):
     """A dropped trace of another target or picture: one sentence says so; a run without a memory has nothing to erase."""
     page = open_tab(served, new_page)
     drop(page, sample_lines("stopped"), "policy fovea · sample")
+    assert not page.is_visible(".fv-erase")  # another run: a click on the picture asks for words again
     to_step(page, 1)
+    page.keyboard.press("e")
     page.click("text=all this step fetched")
     page.click(".fv-go")
     said(page, "bring the original picture|another target|not one that is loaded")
     blind = [line.replace('"policy":"fovea"', '"policy":"none"') for line in sample_lines("stopped")]
     drop(page, blind, "policy none")
     to_step(page, 1)
+    page.keyboard.press("e")
     assert "nothing to erase" in page.locator(".fv-erased").text_content()
     assert page.locator(".fv-go").is_disabled()
 
