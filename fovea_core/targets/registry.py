@@ -112,7 +112,7 @@ def fetch(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=list(FILES), ignore_patterns=["onnx/*"]))
     except Exception as error:  # network, rights, disk: the library has an own kind for each
-        raise _not_fetched("target", name, error) from error
+        raise _not_fetched("The target", name, error) from error
 
 
 def fetch_drafter(name: str, fingerprint: str) -> Path:
@@ -127,14 +127,14 @@ def fetch_drafter(name: str, fingerprint: str) -> Path:
             return config.parent
         return Path(snapshot_download(name, allow_patterns=[DRAFTER, "drafter*.safetensors", "README.md"]))
     except Exception as error:
-        raise _not_fetched("drafter", name, error) from error
+        raise _not_fetched(f"There is no folder {name} here, and the drafter", name, error) from error
 
 
 def _not_fetched(what: str, name: str, error: Exception) -> TargetError:
     from huggingface_hub import constants
 
     why = "HF_HUB_OFFLINE forbids to fetch it" if constants.HF_HUB_OFFLINE else " ".join(str(error).split())[:200]
-    return TargetError(f"The {what} {name} is not complete in {cache_place(name)}, and {why}.")
+    return TargetError(f"{what} {name} is not complete in {cache_place(name)}, and {why}.")
 
 
 def load_folder(
