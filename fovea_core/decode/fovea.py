@@ -74,7 +74,7 @@ def precision(target, config: DrafterConfig) -> torch.dtype:
     """What a drafter computes in: a target's half precision on a GPU, where a draft reads half as much then and borrows
     embedding and head without a copy; float32 on a CPU, whose thin products read halves anyway, and always for a rival."""
     dtype = target.embedding.dtype
-    half = target.device.type != "cpu" and dtype.itemsize == 2 and not isinstance(config, RivalConfig)
+    half = torch.device(target.device).type != "cpu" and dtype.itemsize == 2 and not isinstance(config, RivalConfig)
     return dtype if half else torch.float32
 
 
