@@ -20,7 +20,7 @@ def main() -> None:
         default=[],
         metavar="T",
         help="offer this model on the page, too: a folder, a hub id as it lies in this machine's cache, or 'known' for all "
-        "that `fovea_core targets` lists; may be given several times",
+        "that `fovea_core targets` lists; may be given several times (on a Space: one for photographs)",
     )
     parser.add_argument(
         "--drafter", action="append", default=[], metavar="D", help="offer this folder or hub id as drafter wherever it fits"
@@ -50,6 +50,7 @@ def main() -> None:
     from app.news import log_events
     from app.pages.lab import only_here
     from app.session import Session
+    from fovea_core.targets.shelf import PHOTOS
 
     watch = log_events(arguments.event_log) if arguments.event_log else None
     models, offers, prices = None, {}, None
@@ -58,9 +59,10 @@ def main() -> None:
             prices = read_prices(arguments.prices)
         except ValueError as error:
             parser.error(str(error))
-    if arguments.target:
+    targets = arguments.target or ([PHOTOS] if os.environ.get("SPACE_ID") else [])
+    if targets:
         try:
-            models = Models(arguments.target, arguments.drafter, arguments.device, arguments.dtype)
+            models = Models(targets, arguments.drafter, arguments.device, arguments.dtype)
         except ValueError as error:
             parser.error(str(error))
         offers = {"offers": models.offers}

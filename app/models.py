@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from app.asking import DRAFTERS
 from app.loaded import BUILTIN
+from app.waits import expected
 from fovea_core import shortage
+from fovea_core.fingerprint import fingerprint
 from fovea_core.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -34,8 +36,9 @@ LABELS = {
 class Models:
     """``names``: builtin first, then the configured targets: folders, or hub ids as they lie in this machine's cache.
 
-    targets: those names, or ``known`` for all of assets/targets.json; drafters: folders or hub ids, each offered with every
-    target it fits; device, dtype: as for engine.load_engine. Raises SettingsError for what is neither a folder nor an id.
+    targets: those names, or ``known`` for all of assets/targets.json; drafters: trained ones or siblings, folders or hub ids,
+    each offered with every target it fits; device, dtype: as for engine.load_engine. Raises SettingsError for what is neither a
+    folder nor an id.
     """
 
     def __init__(self, targets: Sequence[str], drafters: Sequence[str] = (), device: str = "auto", dtype: str = "auto") -> None:
@@ -108,7 +111,9 @@ class Models:
 
     def trained(self, name: str) -> bool:
         """Whether a drafter with a visual memory is offered with this model."""
-        return any(drafter == "builtin" or self._is_fovea(drafter) for drafter in self.offers(name))
+        from fovea_core.targets.shelf import is_drafter
+
+        return any(drafter == "builtin" or is_drafter(drafter) for drafter in self.offers(name))
 
     def cards(self, kind: str | None) -> list[dict]:
         """What the panel shows of each model: {name, title, here, about: lines, command}. kind: of the device, if known."""
@@ -129,18 +134,23 @@ class Models:
                 about.append(f"{gigabytes(stored_bytes(folder))} of weights.")
             else:
                 about.append(f"Takes {need(folder, kind, self.dtype).sentence}; {gigabytes(free_bytes(kind))} are free now.")
+                about.append(expected(fingerprint(folder), kind))
         except (OSError, ValueError) as error:
             about.append(str(error))
             command = f"python -m fovea_core doctor --target {name}" if name in self.known else ""
             return card | {"here": False, "command": command}
         for drafter in self._drafters(name):
-            if why := self._away(drafter):
+            if drafter not in self.drafters and (why := self._away(drafter)):
                 about.append(f"As its drafter: {why}")
+        for drafter in self.drafters:
+            if drafter != name and (why := self._away(drafter)):
+                command = f"python -m fovea_core doctor --target {name} --drafter {drafter}"
+                about.append(f"As a drafter: {why} To fetch it: {command}")
         return card
 
     def _drafters(self, name: str) -> list[str]:
         """All that go with a target, on this machine or not; trained ones first, then siblings."""
-        from fovea_core.targets.shelf import FREE, fits, folder_of
+        from fovea_core.targets.shelf import FREE, fits, folder_of, is_drafter
 
         own = [drafter for drafter in self.known[name].drafters if drafter not in FREE] if name in self.known else []
         try:
@@ -148,13 +158,13 @@ class Models:
             added = [drafter for drafter in self.drafters if drafter != name and fits(drafter, folder)]
         except (OSError, ValueError):
             added = []
-        return [*sorted(added, key=lambda drafter: not self._is_fovea(drafter)), *own, *FREE]
+        return [*sorted(added, key=lambda drafter: not is_drafter(drafter)), *own, *FREE]
 
     def _away(self, drafter: str) -> str:
         """Why a drafter is not on this machine; empty where it is."""
-        from fovea_core.targets.shelf import FREE, folder_of
+        from fovea_core.targets.shelf import FREE, folder_of, is_drafter
 
-        if drafter in FREE or self._is_fovea(drafter):
+        if drafter in FREE or is_drafter(drafter):
             return ""
         try:
             folder_of(drafter)
@@ -162,9 +172,7 @@ class Models:
             return str(error)
         return ""
 
-    @staticmethod
-    def _is_fovea(drafter: str) -> bool:
-        return (Path(drafter).expanduser() / "fovea_drafter.json").is_file()
-
     def _label(self, drafter: str) -> str:
-        return f"{self.title(drafter)}, {'trained for it' if self._is_fovea(drafter) else 'its sibling'}"
+        from fovea_core.targets.shelf import is_drafter
+
+        return f"{self.title(drafter)}, {'trained for it' if is_drafter(drafter) else 'its sibling'}"

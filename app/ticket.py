@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from app.waits import note_answer
 from fovea_core.request import Request
 from fovea_core.trace.codec import Header, encode, encode_header
 from fovea_core.trace.events import Finished, NodeDrafted, PrefillDone, RoundVerified, RunStarted
@@ -44,6 +45,8 @@ class Ticket:
             for event in events:
                 tell(event)
                 finished = event if isinstance(event, Finished) else finished
+        if finished.reason != "stopped":
+            note_answer(engine.target, finished.total_ms)
         if self.compare and finished.reason != "stopped" and not self.stop.is_set():
             tell("comparing")
             with engine.lock:

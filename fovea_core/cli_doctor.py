@@ -40,7 +40,7 @@ def doctor(
     context: typer.Context,
     target: Annotated[str, typer.Option(help="builtin, a folder, or an id that `targets` lists.")] = "builtin",
     drafter: Annotated[
-        str, typer.Option(help="none, builtin, blind, lookup, trie, a folder, or a smaller target's id.")
+        str, typer.Option(help="none, builtin, blind, lookup, trie, a folder, or the hub id of a smaller target or a drafter.")
     ] = "none",
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "auto",

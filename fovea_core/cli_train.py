@@ -32,8 +32,10 @@ def train_target(
     """Train the embedded target on drawn pictures, from nothing or from --start; one resumable command."""
     from fovea_core.targets.registry import pick_device
     from fovea_core.train.builtin import make_target
+    from fovea_core.train.crew import refuse_crew
     from fovea_core.train.learner import TargetRecipe, growing
 
+    refuse_crew("train-target")
     if grow is not None and start is None:
         raise SettingsError("--grow needs --start, the folder of the finished target that grows.")
     recipe = TargetRecipe() if samples is None else TargetRecipe(samples=samples)
@@ -120,6 +122,7 @@ def train_drafter(
     for option in (name for name, value in stray.items() if value):
         raise SettingsError(f"{option} {said}.")
     if data is not None:
+        from fovea_core.train.crew import form_crew
         from fovea_core.train.own import make_own_drafters
         from fovea_core.train.pairs import read_pairs
         from fovea_core.train.presets import pick_preset
@@ -128,12 +131,18 @@ def train_drafter(
         chosen = pick_preset(preset, pairs=pairs, epochs=epochs, max_new_tokens=max_new_tokens, **recipe)
         found = read_pairs(data, images, most=chosen.pairs, every_turn=every_turn, anywhere=anywhere, seed=seed)
         _threads(threads)
-        loaded = load_target(target, pick_device(device), dtype)
-        how = {"which": which, "memory_of": start, "export": export, "rows": rows, "dry_run": dry_run}
+        crew = form_crew(pick_device(device))
+        loaded = load_target(target, crew.device, dtype)
+        how = {"which": which, "memory_of": start, "export": export, "rows": rows, "dry_run": dry_run, "crew": crew}
         folders = make_own_drafters(work, loaded, found, chosen, log=tell, **how)
+        crew.leave()
+        folders = folders if crew.main else []
     else:
         from fovea_core.train.builtin import make_drafters
+        from fovea_core.train.crew import refuse_crew
         from fovea_core.train.drafter import DrafterRecipe
+
+        refuse_crew("train-drafter without --data")
 
         chosen = {"seed": seed, "autocast": bool(autocast)} | ({} if steps is None else {"steps": steps})
         options = {
@@ -173,9 +182,11 @@ def train_lab(
 ) -> None:
     """Train the Lab's rows (FOVEA, its twin, rivals, ablations) one after the other at one budget; resumable."""
     from fovea_core.targets.registry import load_target, pick_device
+    from fovea_core.train.crew import refuse_crew
     from fovea_core.train.lab import PICTURES, STEPS, lab_recipe
     from fovea_core.train.lab import train_lab as train
 
+    refuse_crew("train-lab")
     console, loaded = context.obj["console"], load_target(target, pick_device(device))
     if loaded.published:
         raise SettingsError(

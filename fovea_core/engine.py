@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from PIL import Image
 
@@ -21,7 +22,8 @@ from fovea_core.decode.sibling import SiblingDrafter
 from fovea_core.decode.trie import TrieDrafter
 from fovea_core.request import Request
 from fovea_core.targets.base import Target
-from fovea_core.targets.registry import Step, is_target, load_target, pick_device, unheard
+from fovea_core.targets.registry import Step, fetch_drafter, is_target, load_target, pick_device, unheard
+from fovea_core.targets.shelf import HUB_ID, drafter_folder, is_drafter
 from fovea_core.trace.events import AnyEvent, Compared, CostTable, Finished, RunStarted
 
 #: Names of drafters that are no folder: the trained one, its twin without a memory, nothing (plain steps), prompt lookup, trie.
@@ -158,7 +160,8 @@ def load_engine(
     """Load a target by name on cpu, cuda or auto. Raises TargetError or SettingsError with one sentence.
 
     ``look``: a published checkpoint is examined at its first load on this machine; ``say`` hears of it before. dtype, local,
-    step: see registry.load_target; they hold for a sibling as drafter, too. ``step`` may raise to end the loading.
+    step: see registry.load_target; they hold for drafters, too: a sibling, or a trained one by its hub id, which is fetched
+    where need be unless ``local``. ``step`` may raise to end the loading.
     """
     loaded = load_target(target, pick_device(device), dtype, local, step)
     health = first_look(loaded, say, step) if look else None
@@ -170,6 +173,8 @@ def _drafter(name: str, target: Target, dtype: str, local: bool) -> Drafter | No
         return None
     if name in _COPYING:
         return _COPYING[name]()
-    if is_target(name, local):
+    if not is_drafter(name) and is_target(name, local):
         return SiblingDrafter(load_target(name, target.device, dtype, local), target)
+    if HUB_ID.fullmatch(name) and not Path(name).expanduser().is_dir():
+        return load_drafter(drafter_folder(name) if local else fetch_drafter(name, target.fingerprint), target)
     return load_drafter(name, target)

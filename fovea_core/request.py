@@ -11,7 +11,7 @@ from fovea_core.settings import MAX_QUESTION_CHARS, RunSettings, SettingsError
 
 @dataclass(frozen=True)
 class Request:
-    """An RGB picture, a question, settings, and the name of a drafter: builtin, blind, none, lookup, trie or a folder."""
+    """An RGB picture, a question, settings, and a drafter's name: builtin, blind, none, lookup, trie, a folder or a hub id."""
 
     image: Image.Image
     question: str

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fovea_core.examples import load_examples
 from fovea_core.gallery import write_gallery
+from fovea_core.targets.shelf import PHOTOS
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = ("zerogpu", "cpu", "static")
@@ -46,7 +47,7 @@ app_file: app.py
 pinned: false
 license: apache-2.0
 suggested_hardware: {hardware}
-short_description: Watch a drafter look, guess and be checked
+{more}short_description: Watch a drafter look, guess and be checked
 ---
 
 <!-- {mark} -->
@@ -55,8 +56,10 @@ short_description: Watch a drafter look, guess and be checked
 Speculative decoding of a vision-language model with a visual memory (arXiv 2608.22883), live: which guesses of the drafter
 were kept, what it fetched from the picture for each, and how much faster that was. {where}
 """
+#: Lines of the front matter: what the host puts into the hub's cache as it builds the Space, since a page never fetches.
+MORE = {"cpu": f"preload_from_hub: [{PHOTOS}]\n", "zerogpu": ""}
 WHERE = {
-    "cpu": "The embedded model runs on the Space's own processor.",
+    "cpu": "The embedded model runs on the Space's own processor; *Model* offers a small one for photographs beside it.",
     "zerogpu": "The embedded model runs on a GPU that is lent for each answer; when your share is used up, the page says so.",
 }
 
@@ -88,7 +91,7 @@ def write_space(target: str, out: Path, root: Path = ROOT) -> list[Path]:
         (out / "app.py").write_text(ZERO_APP, "utf-8")
     versions = _versions(root)
     hardware = "zero-a10g" if target == "zerogpu" else "cpu-basic"
-    front = README.format(gradio=versions["gradio"], hardware=hardware, mark=MARK, where=WHERE[target])
+    front = README.format(gradio=versions["gradio"], hardware=hardware, mark=MARK, where=WHERE[target], more=MORE[target])
     (out / "README.md").write_text(front, "utf-8")
     (out / "requirements.txt").write_text("\n".join(requirements(target, imported, root)) + "\n", "utf-8")
     return _checked(_files(out))

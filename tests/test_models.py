@@ -19,14 +19,19 @@ from app.loaded import BUILTIN
 from app.models import EMBEDDED, Models
 from app.pages.models import Choosing, panel_value
 from app.session import CHANGED, Session
+from app.ticket import Ticket
+from app.waits import expected, note_answer
 from fovea_core.bench import first_look as first_look_module
 from fovea_core.bench.first_look import stamp_path
 from fovea_core.drafter.checkpoint import CONFIG_NAME
 from fovea_core.engine import Engine
 from fovea_core.fingerprint import fingerprint
-from fovea_core.settings import SettingsError
+from fovea_core.pictures import data_url
+from fovea_core.request import Request
+from fovea_core.settings import SettingsError, make_settings
 from fovea_core.shortage import ADVICE
 from fovea_core.targets import loading, registry, shelf
+from fovea_core.trace.codec import Header
 from tests.test_app import QUESTION, TOKENS, right, ticket
 from tests.test_registry import copied, store
 from tests.toys import toy_picture, toy_target
@@ -342,6 +347,35 @@ def test_a_loaded_model_answers_with_its_sibling(session, on, stored, tmp_path):
     last = list(session.run("me"))[-1]
     assert last.phase == "done" and last.summary.compared.same_ids
     assert last.summary.started.drafter.id == "small" and last.summary.started.target.id == "large"
+
+
+def test_what_answers_take_is_said_once_one_was_given(session, on, stored, models, tmp_path, monkeypatch):
+    """Before the first there is no figure; then those of this machine, whatever a file of them holds. A run that was stopped,
+    or of the toy, is none."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
+    mine = fingerprint(stored["large"])
+    assert expected(mine, "cpu") == "" and not any("answer" in line for line in models.cards("cpu")[1]["about"])
+    session.accept("me", ticket())
+    assert list(session.run("me"))[-1].phase == "done" and not (tmp_path / "own").exists()
+    choose(on, stored["large"])
+    request, shown = Request(toy_picture(), "what?", make_settings(max_new_tokens=5), "none"), Header(data_url(toy_picture()))
+    for _ in range(2):
+        session.accept("me", Ticket(request, shown, compare=False))
+        last = list(session.run("me"))[-1]
+        assert last.phase == "done"
+    took = last.summary.total_ms / 1e3
+    (kept,) = (tmp_path / "own").rglob("answers-*.json")
+    assert json.loads(kept.read_text())[1] == pytest.approx(took, abs=1e-3) and expected(mine, "cuda") == ""
+    assert "the median of the last 2." in models.cards("cpu")[1]["about"][1]
+    kept.write_text(json.dumps([14.6] * 30))
+    note_answer(session.engine.target, 1_000)
+    assert json.loads(kept.read_text()) == [14.6] * 8 + [1.0]
+    assert expected(mine, "cpu") == "An answer here took 15 s, the median of the last 9."
+    for damage in ("[", "{}", '["x"]', "[null]", "7"):
+        kept.write_text(damage)
+        assert expected(mine, "cpu") == ""
+    kept.write_text("[2.31]")
+    assert expected(mine, "cpu") == "Its last answer here took 2.3 s."
 
 
 def test_nothing_is_ever_fetched(session, on, monkeypatch, stored):

@@ -13,9 +13,10 @@ from fovea_core.engine import load_engine
 from fovea_core.fingerprint import fingerprint
 from fovea_core.request import Request
 from fovea_core.settings import make_settings, parse_tree
-from fovea_core.targets import shelf
+from fovea_core.targets import registry, shelf
 from fovea_core.targets.base import TargetError
 from fovea_core.targets.registry import FAMILIES, known_targets, load_target
+from fovea_core.targets.shelf import need
 from tests.families import tiny
 from tests.families import tokenizer_of as toy_words
 from tests.toys import toy_picture
@@ -178,6 +179,28 @@ def test_a_known_id_loads_from_the_cache(folders, tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     loaded = load_target("HuggingFaceTB/SmolVLM-256M-Instruct")
     assert loaded.id == "HuggingFaceTB/SmolVLM-256M-Instruct"
+
+
+def test_a_model_larger_than_a_gpu_is_refused_before_it_is_loaded(folders, monkeypatch):
+    """It is not spread over several. What may fit is loaded, and so is what is damaged, to be told what is wrong."""
+    asked, loads = [], []
+    monkeypatch.setattr(registry, "load_folder", lambda folder, **how: loads.append(how["device"]))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: asked.append(device) or (free, 10**12))
+    weights = need(folders["qwen"], "cuda").weights
+    free = weights - 1
+    for device in ("cuda", "cuda:1", torch.device("cuda", 1)):
+        with pytest.raises(TargetError, match=rf"and {device} has .* free\. A model is not spread over several GPUs here"):
+            load_target(str(folders["qwen"]), device)
+    assert asked == [None, "cuda:1", "cuda:1"] and not loads
+    free = weights
+    load_target(str(folders["qwen"]), "cuda")
+    with pytest.raises(TargetError, match="A model is not spread"):
+        load_target(str(folders["qwen"]), "cuda", dtype="float32")
+    free = 0
+    monkeypatch.setattr(registry, "need", lambda *_: (_ for _ in ()).throw(TargetError("damaged")))
+    load_target(str(folders["qwen"]), "cuda")
+    load_target(str(folders["qwen"]), "cpu")
+    assert loads == ["cuda", "cuda", "cpu"]
 
 
 def test_damaged_list_is_one_sentence(tmp_path, monkeypatch):

@@ -27,7 +27,9 @@ from fovea_core.examples import load_examples
 from fovea_core.request import Request
 from fovea_core.settings import Shape, make_settings
 from fovea_core.targets.base import TargetError
+from fovea_core.targets.shelf import PHOTOS
 from fovea_core.trace.laws import checked
+from tests.test_registry import store
 from tests.toys import ScriptDrafter, coin, reference, toy_picture, toy_target
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -80,7 +82,8 @@ def test_front_matter(folders):
     own = dict(line.split(": ", 1) for line in (ROOT / "README.md").read_text("utf-8").split("---\n")[1].splitlines())
     tested = re.search(r"^gradio==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
     for target, hardware in (("cpu", "cpu-basic"), ("zerogpu", "zero-a10g")):
-        assert fronts[target] == {**own, "sdk_version": tested, "suggested_hardware": hardware}
+        preloaded = {"preload_from_hub": f"[{PHOTOS}]"} if target == "cpu" else {}
+        assert fronts[target] == {**own, "sdk_version": tested, "suggested_hardware": hardware, **preloaded}
     assert fronts["cpu"]["app_file"] == "app.py"
 
 
@@ -245,12 +248,28 @@ def start(folders, tmp_path):
         one.close()
 
 
+@pytest.fixture(scope="module")
+def preloaded(tmp_path_factory) -> Path:
+    """A hub cache as the host fills it: a tiny model of the family under the id of the one for photographs."""
+    cache = tmp_path_factory.mktemp("hub")
+    place = cache / f"models--{PHOTOS.replace('/', '--')}"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "main").write_text("0" * 40)
+    store("idefics3", place / "snapshots" / ("0" * 40))
+    return cache
+
+
 @pytest.mark.parametrize("target", ["cpu", "zerogpu"])
-def test_each_variant_starts_and_answers(start, target):
-    """The page comes, made of the folder's own files, and the embedded model answers; on ZeroGPU in the host's process."""
-    running = start(target, **({"PYTHONPATH": str(HOST)} if target == "zerogpu" else {}))
+def test_each_variant_starts_and_answers(start, target, preloaded):
+    """The page comes, made of the folder's own files, and the embedded model answers; on ZeroGPU in the host's process, on a
+    CPU with the model for photographs beside it."""
+    own = {"cpu": {"HF_HUB_CACHE": str(preloaded)}, "zerogpu": {"PYTHONPATH": str(HOST)}}
+    running = start(target, **own[target])
     assert "FOVEA explorer" in running.page()
     client, example = Client(running.url, verbose=False), load_examples()[0]
+    panels = [part["props"]["value"] for part in client.config["components"] if part["props"].get("elem_id") == "fx-model"]
+    offered = [(model["name"], model["here"]) for panel in panels for model in panel["models"]]
+    assert offered == ([("builtin", True), (PHOTOS, True)] if target == "cpu" else [])
     lines = client.predict(
         handle_file(str(example.picture)), example.question, tree="chain", max_new_tokens=8, compare=False, api_name="/explain"
     )

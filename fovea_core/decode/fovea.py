@@ -17,9 +17,9 @@ import torch
 
 from fovea_core.decode.around import RunAround
 from fovea_core.decode.tree import Draft, Read, root_only
-from fovea_core.drafter.checkpoint import CONFIG_NAME, DrafterError, read_drafter
-from fovea_core.drafter.model import Drafter
-from fovea_core.drafter.rival import RivalDrafter
+from fovea_core.drafter.checkpoint import CONFIG_NAME, DrafterError, read_config, read_drafter, title
+from fovea_core.drafter.model import Drafter, DrafterConfig
+from fovea_core.drafter.rival import RivalConfig, RivalDrafter
 from fovea_core.drafter.step import Body, FoldedDrafter
 from fovea_core.fingerprint import fingerprint
 from fovea_core.memory.correct import FoldedCorrection, FoldedMemory
@@ -53,21 +53,29 @@ def load_drafter(name: str | Path, target):
     known = trained_in() | BUILTIN
     folder = known.get(str(name), Path(name).expanduser())
     if not folder.is_dir():
-        raise DrafterError(f"There is no drafter {str(name)[:100]!r}: use {', '.join(known)}, none or a folder.")
-    drafter = read_drafter(folder, target.device)
-    config = drafter.config
+        raise DrafterError(f"There is no drafter {str(name)[:100]!r}: use {', '.join(known)}, none, a folder or a hub id.")
+    config = read_config(folder)
     if config.target_fingerprint != target.fingerprint:
         raise DrafterError(
-            f"The drafter in {folder.name} belongs to another target: it was trained for {config.target_id or 'a target'} "
+            f"The drafter in {title(folder)} belongs to another target: it was trained for {config.target_id or 'a target'} "
             f"{config.target_fingerprint[:12]}, the target here is {target.id} {target.fingerprint[:12]}."
         )
+    drafter = read_drafter(folder, target.device, precision(target, config))
     try:
         drafter.attach(target.embedding, target.head)
         target.tap(config.taps)
     except ValueError as error:
-        raise DrafterError(f"The drafter in {folder.name} does not fit: {error}") from None
+        raise DrafterError(f"The drafter in {title(folder)} does not fit: {error}") from None
     kind = TrainedRival if isinstance(drafter, RivalDrafter) else FoveaDrafter
-    return kind(drafter, str(name) if str(name) in known else folder.name, fingerprint(folder))
+    return kind(drafter, str(name) if str(name) in known else title(folder), fingerprint(folder))
+
+
+def precision(target, config: DrafterConfig) -> torch.dtype:
+    """What a drafter computes in: a target's half precision on a GPU, where a draft reads half as much then and borrows
+    embedding and head without a copy; float32 on a CPU, whose thin products read halves anyway, and always for a rival."""
+    dtype = target.embedding.dtype
+    half = torch.device(target.device).type != "cpu" and dtype.itemsize == 2 and not isinstance(config, RivalConfig)
+    return dtype if half else torch.float32
 
 
 class FoveaDrafter:

@@ -23,6 +23,14 @@ class DrafterError(ValueError):
     """One sentence for a person: why this drafter cannot be used with this target."""
 
 
+def title(folder: Path) -> str:
+    """What a drafter's folder is called: by its name, or by the hub id whose snapshot in the hub's cache it is."""
+    kept = folder.parent.parent.name
+    if folder.parent.name == "snapshots" and kept.startswith("models--"):
+        return kept.removeprefix("models--").replace("--", "/", 1)
+    return folder.name
+
+
 def make_drafter(config: DrafterConfig) -> Drafter:
     """A drafter with untrained weights, of the kind that its config says."""
     return RivalDrafter(config) if isinstance(config, RivalConfig) else Drafter(config)
@@ -66,20 +74,20 @@ def read_config(folder: str | Path) -> DrafterConfig:
         values = json.loads((folder / CONFIG_NAME).read_text())
         return (RivalConfig if isinstance(values, dict) and "kind" in values else DrafterConfig).model_validate(values)
     except OSError:
-        raise DrafterError(f"The folder {folder.name} is no drafter: {CONFIG_NAME} is missing.") from None
+        raise DrafterError(f"The folder {title(folder)} is no drafter: {CONFIG_NAME} is missing.") from None
     except (ValidationError, ValueError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": "it is no JSON text"}
         where = ".".join(str(part) for part in first["loc"]) or CONFIG_NAME
-        raise DrafterError(f"The drafter in {folder.name} has a wrong config: {where}, {first['msg']}.") from None
+        raise DrafterError(f"The drafter in {title(folder)} has a wrong config: {where}, {first['msg']}.") from None
 
 
-def read_drafter(folder: str | Path, device: str | torch.device = "cpu") -> Drafter:
-    """Build the drafter of a folder in float32. Raises DrafterError that names a missing, unknown or misshaped tensor."""
+def read_drafter(folder: str | Path, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32) -> Drafter:
+    """Build the drafter of a folder in ``dtype``. Raises DrafterError that names a missing, unknown or misshaped tensor."""
     folder = Path(folder)
     config = read_config(folder)
     files = sorted(folder.glob("drafter*.safetensors"))
     if not files:
-        raise DrafterError(f"The drafter in {folder.name} has no weights: {WEIGHTS_NAME} is missing.")
+        raise DrafterError(f"The drafter in {title(folder)} has no weights: {WEIGHTS_NAME} is missing.")
     with torch.device("meta"):
         drafter = make_drafter(config)
     expected = {name: tuple(tensor.shape) for name, tensor in drafter.state_dict().items()}
@@ -90,16 +98,16 @@ def read_drafter(folder: str | Path, device: str | torch.device = "cpu") -> Draf
                 for name in opened.keys():  # noqa: SIM118 - not a dict
                     shape = tuple(opened.get_slice(name).get_shape())
                     if name not in expected:
-                        raise DrafterError(f"The drafter in {folder.name} is damaged: tensor {name} is unknown.")
+                        raise DrafterError(f"The drafter in {title(folder)} is damaged: tensor {name} is unknown.")
                     if shape != expected[name]:
                         raise DrafterError(
-                            f"The drafter in {folder.name} is damaged: tensor {name} is {shape}, {expected[name]} expected."
+                            f"The drafter in {title(folder)} is damaged: tensor {name} is {shape}, {expected[name]} expected."
                         )
-                    tensors[name] = opened.get_tensor(name).to(device, torch.float32)
+                    tensors[name] = opened.get_tensor(name).to(device, dtype)
         except SafetensorError as error:
-            raise DrafterError(f"The drafter in {folder.name} cannot be read: {file.name}, {str(error)[:120]}.") from None
+            raise DrafterError(f"The drafter in {title(folder)} cannot be read: {file.name}, {str(error)[:120]}.") from None
     for name in expected:
         if name not in tensors:
-            raise DrafterError(f"The drafter in {folder.name} is damaged: tensor {name} is missing.")
+            raise DrafterError(f"The drafter in {title(folder)} is damaged: tensor {name} is missing.")
     drafter.load_state_dict(tensors, assign=True)
     return drafter.requires_grad_(False)

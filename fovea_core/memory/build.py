@@ -59,7 +59,7 @@ class VisualMemory:
     def partial_scores(self, states: torch.Tensor | None, depth: int | None) -> torch.Tensor:
         """Eq 4 with a part of the query left out: the state (None) or the depth row (None). (..., n or 1, N)."""
         weights = self.weights
-        asked = torch.zeros(1, self.keys.shape[-1], device=self.keys.device) if states is None else weights.norm_h(states)
+        asked = self.keys.new_zeros(1, self.keys.shape[-1]) if states is None else weights.norm_h(states)
         asked = asked if depth is None else asked + weights.depth[depth]
         scores = weights.query(asked) @ self.keys.transpose(-1, -2) / math.sqrt(self.keys.shape[-1])
         return scores.masked_fill(~self.valid.unsqueeze(-2), -math.inf)

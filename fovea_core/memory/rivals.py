@@ -87,10 +87,10 @@ class Hawk(Control):
         kept = live & (self.chosen.float() @ self.cells > 0)
         kept = torch.where(kept.any(-1, keepdim=True), kept, live)
         sizes = kept.float() @ self.cells.T  # (n, cells)
-        pooled = scores.masked_fill(~kept, 0) @ self.cells.T / sizes.clamp_min(1)
+        pooled = scores.masked_fill(~kept, 0).float() @ self.cells.T / sizes.clamp_min(1)
         shares = pooled.masked_fill(sizes == 0, -math.inf).softmax(-1) / sizes.clamp_min(1)
         selection = self.choose_within(scores, kept, memory.n_valid)
-        weights = (shares @ self.cells).masked_fill(~kept, 0)
+        weights = (shares @ self.cells).masked_fill(~kept, 0).to(scores.dtype)
         return Selection(weights, selection.order, selection.masses, selection.count, selection.k_raw)
 
 
@@ -132,7 +132,7 @@ class Foveated(Control):
 
     def fresh(self, scores: torch.Tensor, masses: torch.Tensor) -> torch.Tensor:
         """(n, N) bool: the best entries of each state's own box. Boxes stand in rising order of size."""
-        held = masses @ self.cells @ self.boxes.T  # (n, boxes)
+        held = masses.float() @ self.cells @ self.boxes.T  # (n, boxes)
         box = (held >= BOX_MASS - 1e-6).int().argmax(-1)  # the first that holds enough; the whole picture always does
         within = scores.masked_fill(~self.inside.T[box], -math.inf)
         best = within.topk(min(MOST, within.shape[-1]), -1)

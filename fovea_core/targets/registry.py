@@ -1,4 +1,4 @@
-"""From a name to a loaded target: ``builtin``, a folder, or a hub id of assets/targets.json; no other id is ever fetched."""
+"""From a name to a loaded target: ``builtin``, a folder, or a hub id of assets/targets.json; no other is fetched."""
 
 from __future__ import annotations
 
@@ -9,7 +9,20 @@ import torch
 
 from fovea_core.settings import SettingsError
 from fovea_core.targets.base import Target, TargetError
-from fovea_core.targets.shelf import BUILTIN, DTYPES, FAMILIES, HUB_ID, folder_of, known_targets, model_type
+from fovea_core.targets.shelf import (
+    BUILTIN,
+    DRAFTER,
+    DTYPES,
+    FAMILIES,
+    HUB_ID,
+    cache_place,
+    folder_of,
+    free_bytes,
+    gigabytes,
+    known_targets,
+    model_type,
+    need,
+)
 
 #: What is fetched of a repository on the hub: weights, configs, tokenizer, template.
 FILES = ("*.safetensors", "*.json", "*.jinja", "*.model", "*.txt")
@@ -60,29 +73,68 @@ def load_target(
         from fovea_core.targets.llava import load_llava
 
         return load_llava(BUILTIN, id="builtin", **where)
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return load_folder(folder, **where)
-    if local:
-        return load_folder(folder_of(name), id=name, **where)
-    if name in {known.id for known in known_targets()}:
-        step("fetching what is not on this machine")
-        return load_folder(fetch(name), id=name, **where)
-    raise TargetError(
-        f"There is no folder {str(folder.absolute())[:160]!r}: use builtin, a folder, or an id that `fovea_core targets` lists."
-    )
+    folder, id = Path(name).expanduser(), None
+    if not folder.is_dir():
+        id = name
+        if local:
+            folder = folder_of(name)
+        elif name in {known.id for known in known_targets()}:
+            step("fetching what is not on this machine")
+            folder = fetch(name)
+        else:
+            raise TargetError(
+                f"There is no folder {str(folder.absolute())[:160]!r}: use builtin, a folder, or an id that "
+                "`fovea_core targets` lists."
+            )
+    if torch.device(device).type == "cuda":
+        check_room(folder, str(device), dtype)
+    return load_folder(folder, id=id, **where)
+
+
+def check_room(folder: Path, device: str, dtype: str) -> None:
+    """Raise TargetError where the weights alone are more than a GPU has free: a model is not spread over several."""
+    try:
+        wanted = need(folder, "cuda", dtype)
+    except TargetError:
+        return  # loading says what is wrong with it
+    free = free_bytes(device)
+    if wanted.weights > free:
+        raise TargetError(
+            f"The target takes {wanted.sentence}, and {device} has {gigabytes(free)} free. A model is not spread over several "
+            "GPUs here: choose a smaller one, a GPU with more memory, or --device cpu."
+        )
 
 
 def fetch(name: str) -> Path:
     """The folder of a known target in the hub's cache, fetched if need be and if HF_HUB_OFFLINE allows. Raises TargetError."""
-    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub import snapshot_download
 
-    place = Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
     try:
         return Path(snapshot_download(name, allow_patterns=list(FILES), ignore_patterns=["onnx/*"]))
     except Exception as error:  # network, rights, disk: the library has an own kind for each
-        why = "HF_HUB_OFFLINE forbids to fetch it" if constants.HF_HUB_OFFLINE else " ".join(str(error).split())[:200]
-        raise TargetError(f"The target {name} is not complete in {place}, and {why}.") from error
+        raise _not_fetched("The target", name, error) from error
+
+
+def fetch_drafter(name: str, fingerprint: str) -> Path:
+    """The folder of a trained drafter in the hub's cache, fetched if need be and if HF_HUB_OFFLINE allows: anybody's, since it
+    is numbers and one JSON text. Its config comes first: where that is for another target than the one of ``fingerprint``, no
+    weights follow, and loading says whose it is. Raises TargetError."""
+    from huggingface_hub import hf_hub_download, snapshot_download
+
+    try:
+        config = Path(hf_hub_download(name, DRAFTER))
+        if fingerprint not in config.read_text("utf-8"):
+            return config.parent
+        return Path(snapshot_download(name, allow_patterns=[DRAFTER, "drafter*.safetensors", "README.md"]))
+    except Exception as error:
+        raise _not_fetched(f"There is no folder {name} here, and the drafter", name, error) from error
+
+
+def _not_fetched(what: str, name: str, error: Exception) -> TargetError:
+    from huggingface_hub import constants
+
+    why = "HF_HUB_OFFLINE forbids to fetch it" if constants.HF_HUB_OFFLINE else " ".join(str(error).split())[:200]
+    return TargetError(f"{what} {name} is not complete in {cache_place(name)}, and {why}.")
 
 
 def load_folder(

@@ -22,10 +22,14 @@ from fovea_core.targets.errors import TargetError
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 BUILTIN = ASSETS / "builtin" / "target"
 KNOWN = ASSETS / "targets.json"
+#: The smallest of the known targets, which a Space without a GPU offers for photographs.
+PHOTOS = "HuggingFaceTB/SmolVLM-256M-Instruct"
 #: Model types as config.json names them, beside the embedded target's own.
 FAMILIES = ("llava_next", "qwen2_5_vl", "smolvlm", "idefics3")
 #: Drafters that go with every target.
 FREE = ("lookup", "trie", "none")
+#: The file that makes a folder a trained drafter.
+DRAFTER = "fovea_drafter.json"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 #: Tokens of keys and values that an estimate counts: a large picture and its answer.
 TOKENS = 4_096
@@ -79,15 +83,44 @@ def folder_of(name: str) -> Path:
     return folder
 
 
-def _cached(name: str) -> Path:
-    from huggingface_hub import constants, snapshot_download
+def drafter_folder(name: str) -> Path:
+    """The folder of a trained drafter on this machine: a folder, or a hub id in the hub's cache; nothing is fetched.
+
+    Raises TargetError that names the path looked at.
+    """
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        if not HUB_ID.fullmatch(name):
+            raise TargetError(f"There is no folder {str(folder.absolute())[:200]}.")
+        folder = _cached(name, "drafter")
+    if not (folder / DRAFTER).is_file():
+        raise TargetError(f"There is no trained drafter in {folder.absolute()}: {DRAFTER} is missing.")
+    return folder
+
+
+def is_drafter(name: str) -> bool:
+    """Whether ``name`` says a trained drafter on this machine."""
+    try:
+        return bool(drafter_folder(name))
+    except (OSError, TargetError):
+        return False
+
+
+def cache_place(name: str) -> Path:
+    """Where the hub's cache keeps an id, whether it is there or not."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
+
+
+def _cached(name: str, what: str = "model") -> Path:
+    from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    place = Path(constants.HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
     try:
         return Path(snapshot_download(name, local_files_only=True))
     except (OSError, HFValidationError, HfHubHTTPError):  # the first is how it says that nothing is there
-        raise TargetError(f"The model {name} is not on this machine: it is not in {place}.") from None
+        raise TargetError(f"The {what} {name} is not on this machine: it is not in {cache_place(name)}.") from None
 
 
 def _missing(folder: Path) -> str:
@@ -160,11 +193,12 @@ def _bytes(entry: dict, size: int | None) -> int:
 
 
 def free_bytes(kind: str) -> int:
-    """What is free now: of this machine's memory (in a container: of what it may use), or of the CUDA device in use."""
-    if kind == "cuda":
+    """What is free now: of this machine's memory (in a container: of what it may use), or of a CUDA device: cuda is the one in
+    use, cuda:1 the second."""
+    if kind.startswith("cuda"):
         import torch
 
-        return torch.cuda.mem_get_info()[0]
+        return torch.cuda.mem_get_info(None if kind == "cuda" else kind)[0]
     import psutil
 
     return min([psutil.virtual_memory().available, *_of_container()])
@@ -198,8 +232,8 @@ def fits(drafter: str, target: Path) -> bool:
     if drafter in FREE:
         return True
     try:
-        own = Path(drafter).expanduser() / "fovea_drafter.json"
-        if own.is_file():
+        if is_drafter(drafter):
+            own = drafter_folder(drafter) / DRAFTER
             return json.loads(own.read_text("utf-8")).get("target_fingerprint") == fingerprint(target)
         return model_type(folder_of(drafter)) == model_type(target)
     except (OSError, ValueError, AttributeError):

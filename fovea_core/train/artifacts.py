@@ -26,6 +26,7 @@ from torch import Tensor
 
 from fovea_core.train.answers import Answered, answer_batch
 from fovea_core.train.asked import AnyRequest, read_requests
+from fovea_core.train.crew import ALONE, Crew
 from fovea_core.train.views import view_tensors
 from fovea_core.train.worker import BatchTarget
 
@@ -43,14 +44,16 @@ def make_artifacts(
     max_new_tokens: int = 160,
     views: bool = False,
     about: dict | None = None,
+    crew: Crew = ALONE,
     log: Callable[[str], None] = print,
     done: Callable[[int], None] = lambda number: None,
 ) -> Path:
     """Answer ``requests`` (the first ``count``) with a target and write shards of ``shard`` requests into ``out``.
 
     Resumable: requests are taken in order, shards that exist are skipped without answering theirs again. ``views``: with what
-    rivals are given; ``about``: what else the index is to say of them; ``done`` hears how many requests are behind us. Raises
-    ValueError where ``out`` holds artifacts of another target or of other settings, or where views cannot be made.
+    rivals are given; ``about``: what else the index is to say of them; ``crew``: each of its processes makes its own shards, in
+    one folder; ``done`` hears how many requests are behind us. Raises ValueError where ``out`` holds artifacts of another
+    target or of other settings, where views cannot be made, or where the processes do not see one folder.
     """
     worker, out = BatchTarget(target, views), Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -66,29 +69,42 @@ def make_artifacts(
         **(about or {}),
     }
     index = out / INDEX_NAME
-    if index.exists():
-        if json.loads(index.read_text()) != facts:
-            raise ValueError(f"{out.name} holds artifacts of another target or of other settings: choose another folder.")
-    else:
+    if crew.main and not index.exists():
         index.write_text(json.dumps(facts, indent=2) + "\n")
+    crew.wait()
+    _one_folder(index)
+    if json.loads(index.read_text()) != facts:
+        raise ValueError(f"{out.name} holds artifacts of another target or of other settings: choose another folder.")
+    lost, paths = [], []
     stream: Iterator[AnyRequest] = iter(requests) if count is None else islice(requests, count)
     for number in range(10**6):
         wanted = list(islice(stream, shard))
         if not wanted:
             break
         path = out / f"part-{number:05d}.safetensors"
-        if not path.exists():
+        paths.append(path)
+        if crew.does(number) and not path.exists():
             began = time.perf_counter()
             tensors, troubles = answer_shard(worker, wanted, batch, max_new_tokens, number * shard)
             unfinished = path.with_suffix(".tmp")
             save_file(tensors, unfinished)
             os.replace(unfinished, path)
             spent, answered = time.perf_counter() - began, int(tensors["lengths"].sum() - tensors["prompts"].sum())
+            lost += [] if crew.main else troubles
             for trouble in troubles:
                 log(trouble)
             log(f"{path.name}: {tensors['lengths'].numel()} samples, {answered} answer tokens, {spent:.1f} s")
         done(number * shard + len(wanted))
+    for trouble in crew.gather(lost):  # the others' logs are not read
+        log(trouble)
+    for path in paths:
+        _one_folder(path)
     return out
+
+
+def _one_folder(path: Path) -> None:
+    if not path.exists():
+        raise ValueError(f"{path} is not there: the processes need one work folder, which all of their machines see.")
 
 
 def answer_shard(

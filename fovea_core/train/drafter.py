@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
 
 import torch
 from torch import Tensor
 
 from fovea_core.drafter.checkpoint import save_drafter
 from fovea_core.memory.select import make_policy
+from fovea_core.train.crew import ALONE, Crew
 from fovea_core.train.loss import Parts, Truth
 from fovea_core.train.prefix import accepted
 from fovea_core.train.reinforce import RoutedTwin
@@ -61,27 +61,33 @@ def evaluate(twin: Twin, held: list[Sample]) -> dict:
 
 
 class Tally:
-    """What a step of one twin amounts to over its batches."""
+    """What a step of one twin amounts to, as sums over its batches, which may be of several processes.
+
+    sums (7 + 2 levels,) float64: the loss and its PARTS, batches, chain length, bases; then by level right rows, and rows.
+    """
+
+    PARTS = ("total", "hidden", "kl", "token")
 
     def __init__(self, levels: int) -> None:
-        self.levels, self.parts, self.steps = levels, [], []
-        self.length, self.bases = 0.0, 0
+        self.levels, self.sums = levels, torch.zeros(7 + 2 * levels, dtype=torch.float64)
 
     def add(self, parts: Parts, truth: Truth, batch: Batch) -> None:
         """Count a batch."""
         length, bases = chain_length(parts.hits, truth, batch, self.levels)
-        self.parts.append(parts)
-        self.steps.append(truth.step)
-        self.length, self.bases = self.length + length, self.bases + bases
+        values = [getattr(parts, name).item() for name in self.PARTS]
+        right = torch.bincount(truth.step - 1, weights=parts.hits.double(), minlength=self.levels).tolist()
+        rows = torch.bincount(truth.step - 1, minlength=self.levels).tolist()
+        self.sums += torch.tensor([*values, 1, length, bases, *right, *rows], dtype=torch.float64)
 
-    def line(self) -> dict:
-        """The means of loss and its parts, accuracy by depth, mean chain length."""
-        mean = {name: fmean(getattr(part, name).item() for part in self.parts) for name in ("total", "hidden", "kl", "token")}
-        hits = torch.cat([part.hits for part in self.parts])
+    def line(self, crew: Crew = ALONE) -> dict:
+        """The means of loss and its parts, accuracy by depth, mean chain length: over all batches of the crew."""
+        sums = crew.sum(self.sums)
+        batches, length, bases = sums[4:7].tolist()
+        right, rows = sums[7:].chunk(2)
         return {
-            **{name: round(value, 4) for name, value in mean.items()},
-            "accuracy": accuracy_by_depth(hits, torch.cat(self.steps), self.levels),
-            "chain": round(self.length / self.bases, 4),
+            **dict(zip(self.PARTS, (sums[:4] / batches).tolist())),
+            "accuracy": (right / rows.clamp_min(1)).tolist(),
+            "chain": length / bases,
         }
 
 
@@ -93,7 +99,7 @@ class DrafterTrainer:
     """Both twins (or one), the data, and where they stand; ``out`` holds checkpoint, log and finished drafters.
 
     variants: what ``which`` chooses from, FOVEA and its twin unless others are named; samples: as load_samples gives them,
-    where they were read already.
+    where they were read already; crew: the batches of a step are shared out among its processes, and all make the same step.
     """
 
     def __init__(
@@ -107,6 +113,7 @@ class DrafterTrainer:
         held: Container[int] | None = None,
         variants: dict[str, Variant] = TWINS,
         samples: tuple[list[Sample], list[Sample], dict] | None = None,
+        crew: Crew = ALONE,
     ) -> None:
         names = {"both": list(variants), **{name: [name] for name in variants}}
         if which not in names:
@@ -114,7 +121,7 @@ class DrafterTrainer:
         self.train, self.held, about = samples or load_samples(artifacts, held)
         if about["target_fingerprint"] != target.fingerprint:
             raise ValueError(f"{Path(artifacts).name} holds answers of another target ({about['target_id']}).")
-        self.out, self.recipe, self.device = Path(out), recipe, target.device
+        self.out, self.recipe, self.device, self.crew = Path(out), recipe, target.device, crew
         self.out.mkdir(parents=True, exist_ok=True)
         self.twins = [_twin(name, target, recipe, self._begins(start, name), variants[name]) for name in names[which]]
         for twin in self.twins:
@@ -130,6 +137,8 @@ class DrafterTrainer:
             self.about["variant"] = json.dumps({name: asdict(variants[name]) for name in names[which]})
         if self.checkpoint.exists():
             self._restore()
+        for twin in self.twins:
+            crew.align(twin.drafter)
 
     def _begins(self, start: Path | None, name: str) -> Path | None:
         """The folder whose weights a twin begins with: that very drafter for its memory, else a twin in it."""
@@ -157,21 +166,22 @@ class DrafterTrainer:
         os.replace(unfinished, self.checkpoint)
 
     def advance(self) -> dict[str, dict]:
-        """One step of every twin on the same batches. Returns what to log, by twin."""
+        """One step of every twin on the same batches. Returns what to log, by twin; the same in every process."""
         numbers, size = self.order.batch(self.step), self.recipe.batch
         parts = [numbers[i : i + size] for i in range(0, len(numbers), size)]
         tallies = {twin.name: Tally(self.recipe.levels(self.step)) for twin in self.twins}
         for twin in self.twins:
             twin.begin(self.step)
-        for part in parts:
+        for part in (part for number, part in enumerate(parts) if self.crew.does(number)):
             batch = collate([self.train[i] for i in part], self.device)
             truth = truth_of(batch, self.twins[0].drafter.head, self.recipe.levels(self.step))
             for twin in self.twins:
                 tallies[twin.name].add(twin.learn(batch, truth, self.step, 1 / len(parts)), truth, batch)
         for twin in self.twins:
+            self.crew.add_gradients(twin.drafter)
             twin.finish()
         self.step += 1
-        return {name: tally.line() for name, tally in tallies.items()}
+        return {name: tally.line(self.crew) for name, tally in tallies.items()}
 
     def export(self) -> list[Path]:
         """Write every twin as a drafter folder with its provenance."""
@@ -202,6 +212,7 @@ def train_drafter(
     eval_every: int = 250,
     checkpoint_s: float = 180.0,
     held: Container[int] | None = None,
+    crew: Crew = ALONE,
     log: Callable[[str], None] = print,
     done: Callable[[int], None] = lambda step: None,
 ) -> list[Path]:
@@ -211,11 +222,12 @@ def train_drafter(
     of the same shapes, one trained further for example); or where the memory only is trained, the drafter that gets it.
     held: see load_samples; ``done`` hears how many steps are behind us. Writes ``out/log.jsonl`` (one object a line; scalars to
     TensorBoard where it is installed), ``out/last.pt`` and at the end the folders ``out/drafter`` and ``out/blind``, which
-    it returns. Raises ValueError where artifacts or checkpoint belong to another target or recipe.
+    it returns; of a crew the main process writes. Raises ValueError where artifacts or checkpoint belong to another target or
+    recipe.
     """
-    trainer = DrafterTrainer(target, artifacts, out, which, recipe or DrafterRecipe(), start, held)
+    trainer = DrafterTrainer(target, artifacts, out, which, recipe or DrafterRecipe(), start, held, crew=crew)
     follow(trainer, log_every=log_every, eval_every=eval_every, checkpoint_s=checkpoint_s, log=log, done=done)
-    return trainer.export()
+    return trainer.export() if crew.main else [trainer.out / twin.name for twin in trainer.twins]
 
 
 def follow(
@@ -229,12 +241,17 @@ def follow(
     halt: Callable[[], bool] = lambda: False,
 ) -> None:
     """Train to the recipe's end, or until ``halt`` says so between two steps, with a log and checkpoints on the way."""
+    if not trainer.crew.main:
+        while trainer.step < trainer.recipe.steps and not halt():
+            trainer.advance()
+        return
     scalars = Scalars(trainer.out)
     saved = began = time.monotonic()
     first = trainer.step
     with (trainer.out / "log.jsonl").open("a") as file:
 
         def note(line: dict) -> None:
+            line = {name: _short(value) for name, value in line.items()}
             file.write(json.dumps(line) + "\n")
             file.flush()
             scalars.add(line)
@@ -258,6 +275,13 @@ def follow(
                 saved = time.monotonic()
     trainer.save()
     scalars.close()
+
+
+def _short(value: object) -> object:
+    """Fractions to four places."""
+    if isinstance(value, list):
+        return [_short(part) for part in value]
+    return round(value, 4) if isinstance(value, float) else value
 
 
 def copy_twins(folders: Sequence[Path], export: Path) -> list[Path]:

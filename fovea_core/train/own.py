@@ -20,6 +20,7 @@ from fovea_core.train.acceptance import Acceptance, acceptance
 from fovea_core.train.artifacts import make_artifacts
 from fovea_core.train.asked import PictureRequest
 from fovea_core.train.card import write_card
+from fovea_core.train.crew import ALONE, Crew
 from fovea_core.train.drafter import copy_twins, train_drafter
 from fovea_core.train.pairs import Pairs
 from fovea_core.train.plan import make_plan
@@ -44,18 +45,21 @@ def make_own_drafters(
     export: Path | None = None,
     rows: int | None = None,
     dry_run: bool = False,
+    crew: Crew = ALONE,
     log: Callable[[str], None] = print,
 ) -> list[Path]:
     """Estimate, artifacts, training, evaluation, cards, export. Returns the twins' folders; none where ``dry_run`` stops behind
     the estimate.
 
     ``memory_of``: a drafter on whose frozen body the memory only is trained. ``rows``: answers at once (None = as memory
-    allows). Raises SettingsError where the disk has no room, ValueError where the work folder holds something else's.
+    allows). ``crew``: answers and steps are shared out among its processes; the main one measures, logs, judges and writes.
+    Raises SettingsError where the disk has no room or a step cannot be shared out, ValueError where the work folder holds
+    something else's.
     """
     work.mkdir(parents=True, exist_ok=True)
-    note = _noted(work / "log.txt", log)
+    note = _noted(work / "log.txt", log) if crew.main else _unheard
     requests, held = pairs.requests, pairs.held(HOLDOUT)
-    recipe = preset.with_steps(len(requests) - len(held))
+    recipe = preset.with_steps(len(requests) - len(held)).shared(crew.count)
     if memory_of is not None:
         recipe, which = replace(recipe, only="memory", unroll=read_config(memory_of).depth_rows - 1), "drafter"
     target.tap(tap_layers(target, recipe.taps))
@@ -63,24 +67,27 @@ def make_own_drafters(
         note(f"entries skipped {why}: {count:,}")
     note(f"{len(requests):,} pairs, {len(held):,} of them kept from training")
     longest, ready = preset.max_new_tokens, SHARD * len(list((work / "artifacts").glob("part-*.safetensors")))
-    plan = make_plan(
-        target,
-        requests,
-        recipe,
-        work,
-        max_new_tokens=longest,
-        left=max(0, len(requests) - ready),
-        which=which,
-        start=memory_of,
-        rows=rows,
-        log=note,
-    )
+    if crew.main:
+        plan = make_plan(
+            target,
+            requests,
+            recipe,
+            work,
+            max_new_tokens=longest,
+            left=max(0, len(requests) - ready),
+            which=which,
+            start=memory_of,
+            rows=rows,
+            processes=crew.count,
+            log=note,
+        )
+    plan = crew.share(plan if crew.main else None)
     for line in plan.lines:
         note(line)
     if dry_run:
         return []
     plan.check(work)
-    with _bar(len(requests), "answers", "request") as bar:
+    with _bar(len(requests), "answers", "request", crew) as bar:
         artifacts = make_artifacts(
             target,
             requests,
@@ -89,15 +96,18 @@ def make_own_drafters(
             batch=plan.rows,
             max_new_tokens=longest,
             about={"data": pairs.digest, "requests": len(requests)},
+            crew=crew,
             log=note,
             done=_up(bar),
         )
     out = work / ("memory" if memory_of else "drafters" if which == "both" else f"drafters-{which}")
-    with _bar(recipe.steps, "training", "step") as bar:
-        how = {"which": which, "recipe": recipe, "start": memory_of, "held": held}
+    with _bar(recipe.steps, "training", "step", crew) as bar:
+        how = {"which": which, "recipe": recipe, "start": memory_of, "held": held, "crew": crew}
         folders = train_drafter(target, artifacts, out, **how, log=note, done=_up(bar))
-    judge(target, folders, [requests[i] for i in sorted(held)][:JUDGED], pairs, longest, note)
-    return folders if export is None else copy_twins(folders, export)
+    if crew.main:
+        judge(target, folders, [requests[i] for i in sorted(held)][:JUDGED], pairs, longest, note)
+        folders = folders if export is None else copy_twins(folders, export)
+    return crew.share(folders)
 
 
 def judge(
@@ -151,8 +161,12 @@ def _noted(path: Path, log: Callable[[str], None]) -> Callable[[str], None]:
     return note
 
 
-def _bar(total: int, what: str, unit: str) -> tqdm:
-    return tqdm(total=total, desc=what, unit=unit, disable=None)  # None: on a terminal only
+def _unheard(text: str) -> None:
+    """For processes whose lines nobody reads."""
+
+
+def _bar(total: int, what: str, unit: str, crew: Crew = ALONE) -> tqdm:
+    return tqdm(total=total, desc=what, unit=unit, disable=None if crew.main else True)  # None: on a terminal only
 
 
 def _up(bar: tqdm) -> Callable[[int], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import shutil
 import sys
@@ -32,7 +33,7 @@ COPIES = 3
 @dataclass(frozen=True)
 class Plan:
     """An estimate. requests: still to be answered; rows: answers at once; answers_s, training_s: seconds; disk, memory: bytes,
-    the latter the most that the measurement itself took on the device, models included."""
+    the latter the most that the measurement itself took on the device, models included; processes: that share the work."""
 
     requests: int
     rows: int
@@ -42,6 +43,7 @@ class Plan:
     disk: int
     memory: int
     device: str
+    processes: int = 1
 
     @property
     def lines(self) -> list[str]:
@@ -52,6 +54,7 @@ class Plan:
             f"  training  {_span(self.training_s)} for {self.steps:,} steps",
             f"  disk      {gigabytes(self.disk)} in the work folder",
             f"  memory    {gigabytes(self.memory)} of {self.device} at its peak so far",
+            *([f"Shared by {self.processes} processes, what they exchange not counted."] if self.processes > 1 else []),
         ]
 
     def check(self, work: Path) -> None:
@@ -79,12 +82,14 @@ def make_plan(
     which: str = "both",
     start: Path | None = None,
     rows: int | None = None,
+    processes: int = 1,
     log: Callable[[str], None] = print,
 ) -> Plan:
     """Answer REQUESTS of the requests, evenly spread, and make STEPS optimizer steps on them; leaves nothing in ``work``.
 
     left: requests that are not answered yet (None = all). start: as for train_drafter. rows: answers at once; None = as many as
-    the memory allows. Raises ValueError where none of them can be asked.
+    the memory allows. processes: that share the work; this one alone measures. Raises ValueError where none of them can be
+    asked.
     """
     few = [requests[i] for i in sorted({round(i * (len(requests) - 1) / (REQUESTS - 1)) for i in range(REQUESTS)})]
     rows = rows or rows_at_once(target, few, max_new_tokens)
@@ -102,11 +107,11 @@ def make_plan(
             for trouble in read_requests(target, few, max_new_tokens)[1]:
                 log(trouble)
             raise
-        training_s = recipe.accumulate * _steps_s(trainer)
+        training_s = math.ceil(recipe.accumulate / processes) * _steps_s(trainer)
         weights = sum(parameter.numel() for twin in trainer.twins for parameter in twin.drafter.parameters())
     left = len(requests) if left is None else left
     disk = round(left * stored) + weights * (4 * COPIES + 2)
-    return Plan(left, rows, left * each_s, recipe.steps, training_s, disk, *_peak(target.device))
+    return Plan(left, rows, left * each_s / processes, recipe.steps, training_s, disk, *_peak(target.device), processes)
 
 
 def rows_at_once(target, few: Sequence[AnyRequest], max_new_tokens: int) -> int:

@@ -17,6 +17,7 @@ from fovea_core.drafter.model import Drafter, DrafterConfig
 from fovea_core.drafter.published import UNTRAINED
 from fovea_core.drafter.rival import Given, RivalConfig, RivalDrafter
 from fovea_core.memory.select import Policy, make_policy
+from fovea_core.settings import SettingsError
 from fovea_core.targets.looking import look_layers
 from fovea_core.train.looks import look_loss
 from fovea_core.train.loss import LossWeights, Parts, Truth, fovea_loss
@@ -81,6 +82,20 @@ class DrafterRecipe:
         """The recipe for drafters that can read already: lower rates, all levels from a third on, reads as eq 6 chooses them
         after a tenth."""
         return replace(self, lr=1e-3, muon_lr=2.5e-3, dense_share=0.1, single_share=0.35)
+
+    def shared(self, processes: int) -> DrafterRecipe:
+        """As many samples a step, in batches that each of ``processes`` has equally many of, none larger than now.
+
+        Raises SettingsError where the samples of a step cannot be shared out.
+        """
+        samples = self.batch * self.accumulate
+        for batches in range(processes, samples + 1, processes):
+            if samples % batches == 0 and samples // batches <= self.batch:
+                return replace(self, batch=samples // batches, accumulate=batches)
+        raise SettingsError(
+            f"A step of {samples} samples cannot be shared by {processes} processes: choose --batch and --accumulate so that "
+            f"their product is a multiple of {processes}."
+        )
 
     @property
     def switch(self) -> int:
