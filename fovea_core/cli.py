@@ -72,7 +72,7 @@ def decode(
     drafter: Annotated[
         str | None,
         typer.Option(
-            help="builtin, blind, none, lookup, trie, one of assets/rivals, a folder, or a smaller target "
+            help="builtin, blind, none, lookup, trie, lab-NAME for one in assets/rivals, a folder, or a smaller target "
             "(default: builtin; lookup for published ones)."
         ),
     ] = None,
