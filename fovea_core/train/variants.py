@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fovea_core.drafter.rival import FUSING, KINDS
 from fovea_core.targets.shelf import ABSTRACT, ABSTRACTS, LAB_ROWS
 
+#: Layers of the target that the artifacts keep beside its last, for the rows that fuse them.
+TAPS = 2
 #: What is known of a rival that is more than its abstract.
 MANNER = "its manner, not its code"
 
@@ -58,23 +61,18 @@ _TOKENS = {"hidden": 0.0, "kl": 1.0, "token": 0.0, "middle": 0.0}
 def _rival(name: str, loss: dict, **options) -> Variant:
     """A row without FOVEA's memory. What an abstract leaves open is ours (docs/LOG.md): of HAWK all cells are read, none is
     chosen; in DREAM's context stay the image tokens on which the target looked most at the end of the prompt."""
-    known = ABSTRACT if name in ABSTRACTS else MANNER
-    return Variant(LAB_ROWS[name], known, sighted=False, loss=loss, **options)
+    known, taps = ABSTRACT if name in ABSTRACTS else MANNER, TAPS if name in FUSING else None
+    return Variant(LAB_ROWS[name], known, sighted=False, rival=KINDS[name], loss=loss, taps=taps, **options)
 
 
 RIVALS = {
-    "eagle3": _rival("eagle3", _TOKENS, taps=2),
-    "prefix": _rival("prefix", _EAGLE, rival={"context": "image"}, kept=(0.25, 1.0)),
-    "compressed": _rival("compressed", _EAGLE, rival={"context": "vectors"}),
-    "dream": _rival("dream", _EAGLE, rival={"context": "image", "kept": 0.75, "source": "states"}, taps=2),
-    "hawk": _rival("hawk", _EAGLE, rival={"source": "cells"}, own=0.5),
-    "tiger": _rival("tiger", _TOKENS, rival={"source": "routed"}, reinforce=0.1),
-    "unilaspec": _rival(
-        "unilaspec",
-        _TOKENS,
-        rival={"source": "watched", "gated": True, "parallel": True},
-        by_prefix=True,
-    ),
+    "eagle3": _rival("eagle3", _TOKENS),
+    "prefix": _rival("prefix", _EAGLE, kept=(0.25, 1.0)),
+    "compressed": _rival("compressed", _EAGLE),
+    "dream": _rival("dream", _EAGLE),
+    "hawk": _rival("hawk", _EAGLE, own=0.5),
+    "tiger": _rival("tiger", _TOKENS, reinforce=0.1),
+    "unilaspec": _rival("unilaspec", _TOKENS, by_prefix=True),
 }
 
 #: FOVEA with a part left out, as in the paper's ablations.
@@ -88,5 +86,3 @@ ABLATIONS = {
 
 #: All rows of the Lab in the order in which they are trained.
 ROWS = {"fovea": TWINS["drafter"], "blind": TWINS["blind"], **RIVALS, **ABLATIONS}
-#: Layers of the target that the artifacts keep beside its last, for the rows that fuse them.
-TAPS = 2
