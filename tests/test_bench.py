@@ -348,7 +348,7 @@ def test_bench_figures_on_the_toy(result, target):
     assert math.isclose(whole["tau_chain"], sum(taus) / 3) and whole["tau_paper"] == whole["tau_chain"]
     assert math.isclose(whole["tau_chain_blind"], sum(blind_taus) / 3)
     assert 1 <= whole["tau_fast"] <= 7 and whole["clip_rate"] == 0.0
-    assert whole["speedup_plain"] > 0 and len(whole["speedup_plain_interval"]) == 2
+    assert whole["speedup_plain"] > 0 and whole["speedup_plain_interval"] is None  # one picture of each kind is timed
     assert whole["k_p50_other"] > 0 and whole["pointing"] is None  # the toy states no fact
     assert out["kinds"]["scene"]["strip_hits"] == 0.0 and out["kinds"]["text"]["strip_hits"] is None
     assert whole["facts_per_100"] > 0 and out["cost"]["tokens"][0] == 1
