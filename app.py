@@ -46,14 +46,14 @@ def main() -> None:
 
     from app.build import build_page, launch_page
     from app.loaded import load_builtin, read_prices
-    from app.models import Models
+    from app.models import Models, offered
     from app.news import log_events
     from app.pages.lab import only_here
     from app.session import Session
     from fovea_core.targets.shelf import PHOTOS
 
     watch = log_events(arguments.event_log) if arguments.event_log else None
-    models, offers, prices = None, {}, None
+    models, offers, prices = None, offered, None
     if arguments.prices:
         try:
             prices = read_prices(arguments.prices)
@@ -65,8 +65,8 @@ def main() -> None:
             models = Models(targets, arguments.drafter, arguments.device, arguments.dtype)
         except ValueError as error:
             parser.error(str(error))
-        offers = {"offers": models.offers}
-    session = Session(lambda: load_builtin(arguments.device, prices), watch, **offers)
+        offers = models.offers
+    session = Session(lambda: load_builtin(arguments.device, prices), watch, offers)
     reruns = only_here(arguments.host) if arguments.lab_runs == "auto" else arguments.lab_runs == "on"
     page = build_page(session, models=models, reruns=reruns)
     launch_page(page, arguments.host, arguments.port)

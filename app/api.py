@@ -19,6 +19,7 @@ from gradio.processing_utils import save_bytes_to_cache
 from gradio.utils import get_upload_folder
 
 from app.asking import DRAFTERS, LIMITS, TREES, make_ticket
+from app.models import budget_note, label_of
 from app.session import Session, sentence
 from app.ticket import Ticket, Update
 from fovea_core import pictures
@@ -43,7 +44,7 @@ _RUN = {
 }
 _KINDS = "; ".join(f"{name} ({words})" for name, words in POLICY_KINDS.items())
 _WAYS = {
-    "drafter": ("builtin", "string", f"who drafts: {', '.join(DRAFTERS)}; with another model what /models says"),
+    "drafter": ("builtin", "string", f"who drafts: {', '.join(DRAFTERS)}, or what else /models says"),
     "policy": ("fovea", "string", f"what the visual memory does: {_KINDS}"),
 }
 
@@ -143,12 +144,13 @@ class Endpoints:
     def models(self) -> dict[str, Any]:
         """What is loaded and what may be asked for.
 
-        Gives {target: {id, fingerprint, device} or null while it loads, drafters, policies, trees, palettes, limits}.
+        Gives {target: {id, fingerprint, device} or null while it loads, drafters, labels, note, policies, trees, palettes,
+        limits}. labels: what a person calls each drafter; note: what to hold the Lab's drafters against, null without any.
         limits: [smallest, largest] of the numbers; question_chars, picture_pixels, picture_bytes and trace_bytes are the
         largest sizes.
         Example: client.predict(api_name="/models")
         """
-        engine = self.session.engine
+        engine, drafters = self.session.engine, list(self.session.drafters)
         target = engine and {
             "id": engine.target.id,
             "fingerprint": engine.target.fingerprint,
@@ -164,7 +166,9 @@ class Endpoints:
         trees = {name: shape or "by measured cost" for name, shape in TREES.items()}
         return {
             "target": target,
-            "drafters": list(self.session.drafters),
+            "drafters": drafters,
+            "labels": {name: label_of(name) for name in drafters},
+            "note": budget_note(drafters),
             "policies": list(POLICY_KINDS),
             "trees": trees,
             "palettes": list(PALETTES),

@@ -33,6 +33,31 @@ LABELS = {
 }
 
 
+def offered(model: str = BUILTIN) -> tuple[str, ...]:
+    """The drafters of the embedded ``model``: those that come along, best first, then the Lab's that lie in assets/rivals."""
+    from fovea_core.targets.shelf import lab_drafters
+
+    return (*DRAFTERS, *lab_drafters())
+
+
+def label_of(drafter: str) -> str:
+    """What a person calls a drafter of the embedded model; the name itself where it is another one."""
+    from fovea_core.targets.shelf import LAB, lab_label
+
+    return lab_label(drafter.removeprefix(LAB)) if drafter.startswith(LAB) else LABELS.get(drafter, drafter)
+
+
+def budget_note(drafters: Sequence[str]) -> str | None:
+    """What is to be said of the Lab's drafters where some are offered: what to hold them against."""
+    from fovea_core.targets.shelf import LAB, lab_label
+
+    if not any(name.startswith(LAB) for name in drafters):
+        return None
+    own = " and ".join(f"'{lab_label(name)}'" for name in ("fovea", "blind") if LAB + name in drafters)
+    against = f": hold them against {own}, not against the longer trained FOVEA" if own else ""
+    return f"Those with the Lab's budget are smaller and were trained on its small budget{against}."
+
+
 class Models:
     """``names``: builtin first, then the configured targets: folders, or hub ids as they lie in this machine's cache.
 
@@ -102,12 +127,13 @@ class Models:
     def offers(self, name: str) -> tuple[str, ...]:
         """The drafters on this machine that go with a model, best first."""
         if name == BUILTIN:
-            return DRAFTERS
+            return offered()
         return tuple(drafter for drafter in self._drafters(name) if not self._away(drafter))
 
     def labelled(self, name: str) -> list[tuple[str, str]]:
         """The same as a dropdown shows them: (text, drafter)."""
-        return [(LABELS.get(drafter) or self._label(drafter), drafter) for drafter in self.offers(name)]
+        words = label_of if name == BUILTIN else lambda drafter: LABELS.get(drafter) or self._label(drafter)
+        return [(words(drafter), drafter) for drafter in self.offers(name)]
 
     def trained(self, name: str) -> bool:
         """Whether a drafter with a visual memory is offered with this model."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.asking import DRAFTERS, Status, how_far, lasted, make_ticket, status, under_way
+from app.models import label_of
 from app.ticket import Board, Ticket
 from fovea_core.request import Request
 from fovea_core.settings import SettingsError, make_settings
@@ -38,6 +39,12 @@ WAYS = {
 }
 SIDES = ("A", "B")
 POLICY_WAY = "or write a policy of the memory, such as topk-4, random-8, static-8"
+
+
+def offered_ways(drafters: Sequence[str]) -> list[tuple[str, str]]:
+    """The ways of the embedded model with these ``drafters`` as a dropdown shows them: (text, way)."""
+    ways = [(text, name) for name, (text, _, _) in WAYS.items()]
+    return ways + [(label_of(name), name) for name in drafters if name not in DRAFTERS]
 
 
 def way_of(drafter: str | None, policy: str | None, drafters: Sequence[str] = ()) -> str | None:
@@ -152,10 +159,10 @@ def make_pair(
     """Check everything before any model work. Raises PictureError or SettingsError with one sentence."""
     (drafter, policy), (other, others) = drafter_of(a, drafters), drafter_of(b, drafters)
     make_settings(policy=others)
-    numbers = (tree, max_new_tokens, temperature, top_p, seed, True, target, drafters)
+    numbers, model = (tree, max_new_tokens, temperature, top_p, seed, True), {"target": target, "drafters": drafters}
     if other not in drafters:
-        make_ticket(path, question, other, others, *numbers)  # says so
-    first = make_ticket(path, question, drafter, policy, *numbers)
+        make_ticket(path, question, other, others, *numbers, **model)  # says so
+    first = make_ticket(path, question, drafter, policy, *numbers, **model)
     asked = first.request
     second = Request(asked.image, asked.question, asked.settings.model_copy(update={"policy": others}), other)
     return PairTicket(asked, first.header, True, target=target, second=second)

@@ -144,13 +144,14 @@ def main() -> None:
 
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     from app.build import build_page, launch_page
+    from app.models import offered
     from app.session import Session
     from fovea_core.engine import load_engine
 
     engine = load_engine("builtin")
-    for name in ("builtin", "blind", "lookup", "trie"):
+    for name in offered():
         engine.drafter(name)  # here, since on other threads the host does not stand in for CUDA
-    session = Session(lambda: LentEngine(engine, spaces.GPU))
+    session = Session(lambda: LentEngine(engine, spaces.GPU), offers=offered)
     session.start().result()
     page = build_page(session)
     launch_page(page)

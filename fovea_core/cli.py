@@ -72,8 +72,8 @@ def decode(
     drafter: Annotated[
         str | None,
         typer.Option(
-            help="builtin, blind, none, lookup, trie, one of assets/rivals, a folder, a smaller target, or a trained drafter's "
-            "hub id (default: builtin; lookup for published ones)."
+            help="builtin, blind, none, lookup, trie, lab-NAME for one in assets/rivals, a folder, a smaller target, or a "
+            "trained drafter's hub id (default: builtin; lookup for published ones)."
         ),
     ] = None,
     policy: Annotated[str, typer.Option(help=f"What the memory does: {POLICIES}.")] = "fovea",

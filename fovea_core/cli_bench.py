@@ -182,10 +182,10 @@ def bench_page(
 @bench_app.command("exact")
 def bench_exact(
     context: typer.Context,
-    tokens: Annotated[int, typer.Option(max=10_000_000, help="Ids to compare, over all families and policies.")] = 20_000,
+    tokens: Annotated[int, typer.Option(max=10_000_000, help="Ids to compare, over families, policies and rivals.")] = 20_000,
     as_json: JsonFile = None,
 ) -> None:
-    """Compare speculative with plain ids on tiny random models of every family, every policy."""
+    """Compare speculative with plain ids on tiny random models of every family, every policy, every rival of the Lab."""
     from fovea_core.bench.exact import bench_exact as measure
     from fovea_core.bench.report import print_exact, progress_bar
 

@@ -18,7 +18,9 @@ def run_set(
     target: Annotated[str, typer.Option(help="builtin, a folder, or a hub id that `targets` lists.")] = "builtin",
     drafter: Annotated[
         str | None,
-        typer.Option(help="builtin, blind, none, lookup, trie, a folder, a smaller target or a hub id (default: as `decode`)."),
+        typer.Option(
+            help="builtin, blind, none, lookup, trie, lab-NAME, a folder, a smaller target or a hub id (default: as `decode`)."
+        ),
     ] = None,
     policy: Annotated[str, typer.Option(help=f"What the memory does: {POLICIES}.")] = "fovea",
     tree: Annotated[str, typer.Option(metavar="D,k,B", help="Levels, children, nodes, or auto.")] = "auto",

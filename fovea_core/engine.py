@@ -23,7 +23,7 @@ from fovea_core.decode.trie import TrieDrafter
 from fovea_core.request import Request
 from fovea_core.targets.base import Target
 from fovea_core.targets.registry import Step, fetch_drafter, is_target, load_target, pick_device, unheard
-from fovea_core.targets.shelf import HUB_ID, drafter_folder, is_drafter
+from fovea_core.targets.shelf import HUB_ID, drafter_folder, is_drafter, lab_drafters
 from fovea_core.trace.events import AnyEvent, Compared, CostTable, Finished, RunStarted
 
 #: Names of drafters that are no folder: the trained one, its twin without a memory, nothing (plain steps), prompt lookup, trie.
@@ -143,7 +143,7 @@ class Engine:
         """
         started = next((event for event in recorded if isinstance(event, RunStarted)), None)
         name = started.drafter.id if started is not None and started.drafter is not None else "none"
-        if name not in DRAFTERS:  # a trace may be a stranger's, and names of drafters may be folders
+        if name not in (*DRAFTERS, *lab_drafters()):  # a trace may be a stranger's, and names of drafters may be folders
             raise RedraftError(f"The drafter {name[:60]!r} of this run is not one that is loaded here.")
         return redraft(self.target, self.drafter(name), image, recorded, round, lost, stop)
 

@@ -19,6 +19,7 @@ from PIL import Image
 
 from app.api import PALETTES
 from app.asking import DRAFTERS, make_ticket
+from app.models import LABELS
 from fovea_core.render import heat
 from fovea_core.settings import MAX_QUESTION_CHARS, SettingsError
 from fovea_core.trace.codec import decode
@@ -102,6 +103,7 @@ def test_models_says_what_is_loaded_and_the_limits(client, served):
     said = client.predict(api_name="/models")
     assert said["target"] == {"id": "toy-0", "fingerprint": "", "device": "cpu"}
     assert said["drafters"] == list(DRAFTERS) and said["palettes"] == list(heat.PALETTES) == list(PALETTES)
+    assert list(said["labels"]) == said["drafters"] and said["labels"]["trie"] == LABELS["trie"] and said["note"] is None
     assert said["limits"]["max_new_tokens"] == [1, 512] and said["limits"]["question_chars"] == MAX_QUESTION_CHARS
     model = served.session._model
     engine, model.engine = model.engine, None

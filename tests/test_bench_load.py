@@ -45,7 +45,19 @@ def test_sums_by_hand():
     assert (whole["settings"], whole["near_best"], whole["surely_below_best"]) == (3, 2, 1)
     assert whole["least_of_plain"] == pytest.approx(10 / 11) and whole["below_plain"] == whole["surely_below_plain"] == 1
     unsure = overall([setting("text", "long", 1, [batch(10, 104), batch(10, 80), batch(10, 125)])])
-    assert unsure["below_plain"] == 1 and unsure["surely_below_plain"] == 0
+    assert unsure["below_plain"] == 1 and unsure["surely_below_plain"] == 0 and unsure["unknown_intervals"] == 0
+
+
+def test_batches_of_one_picture_have_no_interval():
+    """However often it comes again; nothing is sure of such a setting, or of a load with one."""
+    slow = setting("text", "long", 1, [batch(10, 110), batch(10, 120)], alone=True)
+    assert slow["of_plain"] < 1 and slow["of_plain_interval"] is slow["of_best_interval"] is None
+    whole = overall([slow])
+    assert whole["below_plain"] == 1 and whole["surely_below_plain"] == whole["surely_below_best"] == 0
+    measured = {("text", "long", 1): [batch(10, 110), batch(10, 120)]}
+    rows = summed(measured, 1, alone=True)
+    assert rows["of_best_interval"] is None and rows["rows"]["adaptive"]["of_plain_interval"] is None
+    assert summed(measured, 1)["of_best_interval"] is not None
 
 
 def load_toys():
@@ -87,11 +99,13 @@ def test_the_bench_on_toys(monkeypatch):
     for one in out["settings"]:
         assert list(one["tokens_per_s"]) == [*FIXED, "adaptive"] and min(one["tokens_per_s"].values()) > 0
         assert one["best"] in FIXED and sum(one["rounds"].values()) == pytest.approx(1)
-        assert one["of_best_interval"][0] <= one["of_best"] <= one["of_best_interval"][1]
+        assert one["of_best"] > 0 and one["of_best_interval"] is None  # of one batch
+    assert out["overall"]["unknown_intervals"] == 12 and out["overall"]["surely_below_best"] == 0
     assert list(out["loads"]) == list(out["cost"]) == ["1", "2"] and out["begin"]["start_ms"] > 0
     assert out["overall"]["settings"] == 12 and set(out["bursts"]["rows"]) == {*FIXED, "adaptive"}
     assert all(row["longest_ms"] >= row["latency_ms"] > 0 for row in out["bursts"]["rows"].values())
     text = io.StringIO()
     print_load(out, Console(file=text, width=220))
-    assert all(name in text.getvalue() for name in (*FIXED, "adaptive", "bursts", "100.0 % of"))
+    assert all(name in text.getvalue() for name in (*FIXED, "adaptive", "bursts", "100.0 % of", "(interval not known)"))
+    assert "not known of 12 whose interval is not" in " ".join(text.getvalue().split())
     assert load.SEEDS.start >= 9_000_000 and load.SEEDS.stop <= 10_000_000

@@ -95,12 +95,15 @@ def test_budget_and_supply():
 def test_figures_by_hand():
     """Shares of all states of a kind, then the mean of the kinds; a picture without states counts for nothing."""
     one, two = state(0, 1, 1, 1, 1, moved=0.5), state(0, 0, 0, 1, 1, place=0.7, moved=1.0)
-    out = figures([[[one, one, two], []], [[two]]])
-    assert out["states"] == 4 and out["budgets"] == pytest.approx({"0": 0, "0.25": 1 / 3, "0.5": 0, "0.75": 2 / 3, "1": 0})
+    out = figures([[[one, one, two], [one, one, two], []], [[two], [two]]])
+    assert out["states"] == 8 and out["budgets"] == pytest.approx({"0": 0, "0.25": 1 / 3, "0.5": 0, "0.75": 2 / 3, "1": 0})
     assert out["supply"] == pytest.approx({"under": 2 / 3, "over": 0, "matched": 1 / 3})
     assert out["lead"]["first"] == "0.75" and out["lead"]["second"] == "0.25" and out["lead"]["by"] == pytest.approx(1 / 3)
     assert out["more_under"] == pytest.approx(2 / 3) and out["more_under_interval"][0] <= 2 / 3
     assert out["accepted"]["0.25"] == pytest.approx(1 / 3) and out["movement"] == pytest.approx((2 / 3 + 1) / 2)
+    few = figures([[[one, one, two], []], [[two], [two]]])
+    assert few["lead"]["by"] == out["lead"]["by"] and few["lead"]["interval"] is few["more_under_interval"] is None
+    assert few["movement_interval"] is None and set(few["budgets_interval"].values()) == {None}
     parts = bench.parts([[[one, one, two]]])
     assert parts["early"]["states"] == 2 and parts["late"]["states"] == 1 and parts["late"]["budgets"]["0.75"] == 1
     empty = figures([[[]]])
@@ -148,3 +151,20 @@ def test_readings_mark_what_disagrees():
     unsure = result({"0": 0.3, "0.25": 0.4, "1": 0.3}, {"under": 0.3, "over": 0.1, "matched": 0.6}, lead=(-0.1, 0.3))
     most = budget_readings(unsure)[0]
     assert most.startswith("No share of the entries surely serves most states best; 25 %") and most.endswith("NOT what we see.")
+
+
+def test_too_few_pictures_claim_nothing():
+    """Without an interval neither agreement nor its absence is said, and the figure has no bars."""
+    few = result({"0": 0.6, "0.25": 0.1, "1": 0.3}, {"under": 0.1, "over": 0.3, "matched": 0.6}, lead=None, more=None)
+    for name in ("budgets", "supply"):
+        few["overall"][f"{name}_interval"] = dict.fromkeys(few["overall"][name])
+    few["overall"]["movement_interval"] = None
+    most, supply, _, moved, _ = budget_readings(few)
+    assert most.startswith(
+        "Which share of the entries serves most states best is not known; 0 % is preferred by 60 % (interval"
+    )
+    assert supply.endswith("Whether more are under- than over-supplied is not known.") and "NOT" not in most + supply
+    assert "0.50 (interval not known;" in moved
+    drawn = budget_figure(few).data[0]
+    assert drawn.error_y.array is None and drawn.name == "here, interval not known"
+    assert budget_figure(result({"0": 1.0, "0.25": 0.0}, {"under": 0.0, "over": 0.0, "matched": 1.0})).data[0].error_y.array

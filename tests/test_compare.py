@@ -172,6 +172,15 @@ def test_a_checked_pair_differs_in_its_ways_only(tmp_path, a, b):
     assert way_of(one.drafter, one.settings.policy) == a and way_of(other.drafter, other.settings.policy) == b
 
 
+def test_a_pair_is_pinned_to_its_model(tmp_path):
+    """Both sides take the drafters of the model that is loaded, and neither records where the target looked."""
+    made = make_pair(picture(tmp_path), QUESTION, "small", "plain", *SHARED, "large", ("small", "lookup", "none"))
+    assert (made.target, made.request.drafter, made.second.drafter) == ("large", "small", "none")
+    assert not made.request.settings.looks
+    with pytest.raises(SettingsError, match="choose one of small, none"):
+        make_pair(picture(tmp_path), QUESTION, "small", "lookup", *SHARED, "large", ("small", "none"))
+
+
 @pytest.mark.parametrize(
     "change,error,said",
     [

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import random
 
 import pytest
+from rich.console import Console
 
 from fovea_core import cli
 from fovea_core.bench import exact
+from fovea_core.bench.report import print_exact
 from fovea_core.bench.tiny import tiny
+from fovea_core.bench.toy import toy_rival
 from fovea_core.decode import loop
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain
 from fovea_core.settings import SettingsError, Shape, make_settings
 from fovea_core.trace import events as ev
 from fovea_core.trace.laws import checked
+from fovea_core.train.lab import lab_recipe
+from fovea_core.train.twin import config_for
+from fovea_core.train.variants import RIVALS
 from tests.toys import ScriptDrafter, coin, oracle, reference, sibling, toy_drafter, toy_picture, toy_target, wrong
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -31,6 +38,8 @@ CHOICES = {
     "temperature": (0.0, 0.9),
 }
 ROWS_A_FAMILY, LENGTH = 200, 14
+#: What of a config makes a rival.
+SETTINGS = ("kind", "context", "kept", "source", "entries", "layers", "gated", "parallel", "sighted", "taps")
 #: Family -> the tiny random models that share its rows.
 FAMILIES = {family: [kind for kind in kinds if kind != "builtin"] for family, kinds in exact.FAMILIES.items()}
 
@@ -93,7 +102,8 @@ def test_speculative_ids_are_the_plain_ones(family, kind):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Two families of one model each, two policies: 4 cells."""
+    """Two families of one model each, two policies, no rivals: 4 cells."""
+    monkeypatch.setattr(exact, "RIVALS", {})
     monkeypatch.setattr(exact, "FAMILIES", {"llava": ("toy",), "smolvlm": ("smolvlm",)})
     monkeypatch.setattr(exact, "POLICIES", ("fovea", "random-4"))
 
@@ -155,8 +165,47 @@ def test_told_drafts(share):
 
 
 def test_too_few_tokens():
-    with pytest.raises(SettingsError, match="tokens 47 is not possible: at least 48"):
-        exact.bench_exact(47)
+    with pytest.raises(SettingsError, match="tokens 54 is not possible: at least 55"):
+        exact.bench_exact(54)
+
+
+@pytest.fixture
+def rivals(monkeypatch):
+    """One family and policy beside every rival: 8 cells."""
+    monkeypatch.setattr(exact, "FAMILIES", {"llava": ("toy",)})
+    monkeypatch.setattr(exact, "POLICIES", ("none",))
+
+
+def test_every_rival_is_compared(rivals):
+    """All that are trained, each with its own settings, greedy and sampled; accepted and rejected, none differing."""
+    result = exact.bench_exact(8 * 16)
+    rows = result["families"]["llava"]
+    assert list(rows) == ["none", *(f"lab-{name}" for name in RIVALS)] and result["ids_differing"] == 0
+    assert result["rivals"]["settings"] == {f"lab-{name}": variant.rival for name, variant in RIVALS.items()}
+    assert all(row["tokens"] == 16 and 0 < row["sampled_tokens"] < 16 for row in rows.values())
+    assert all(0 < row["accepted"] < row["drafted"] for row in rows.values())
+    text = io.StringIO()
+    print_exact(json.loads(json.dumps(result, allow_nan=False)), Console(file=text, width=120))
+    assert all(name in text.getvalue() for name in rows) and "0 of 128 ids differ" in text.getvalue()
+
+
+def test_a_rivals_wrong_verification_is_found(rivals, monkeypatch):
+    """What goes wrong behind a rival's draft is counted as the rival's."""
+    right = loop.verify
+    monkeypatch.setattr(loop, "verify", lambda draft, logits, *rest: right(draft, logits.roll(1, -1), *rest))
+    result = exact.bench_exact(8 * 8)
+    assert all(row["ids_differing"] > 0 for row in result["families"]["llava"].values())
+    assert {found["policy"] for found in result["differing"]} & exact.RIVALS.keys()
+
+
+def test_random_rivals_are_what_is_trained():
+    """The same settings and layers as those of the Lab's rows, on the same target."""
+    for name, variant in RIVALS.items():
+        target = toy_target()
+        config = toy_rival(target, name).config
+        wanted = config_for(target, lab_recipe(), variant, name)
+        mine, theirs = ({key: getattr(made, key, None) for key in SETTINGS} for made in (config, wanted))
+        assert mine == theirs and type(config) is type(wanted)
 
 
 def test_command(small, capsys, monkeypatch, tmp_path):

@@ -202,7 +202,8 @@ def test_a_drafter_that_makes_nothing_of_what_it_reads_loses_nothing(target):
         drafter.correction.f[2].bias.zero_()
     found = figures([measure_case(target, FoveaDrafter(drafter), own_case(target), BUDGET, TREE)])
     assert found["words"] > 3 and found["drop_chosen"] == found["drop_random"] == found["change_random"] == 0
-    assert found["ratio"] is None and found["ratio_least"] is None and found["difference_interval"] == (0, 0)
+    assert found["ratio"] is None and found["ratio_least"] is None
+    assert found["difference"] == 0 and found["difference_interval"] is None  # of one picture
 
 
 def test_other_words():
@@ -222,16 +223,18 @@ def word(seed: int, chosen: float, random: float, change: float = 0.5, entries: 
 def test_figures_by_hand():
     """Means over words inside a kind, then over kinds; what was not compared counts as stated only."""
     text = [word(1, 3.0, 0.5), word(1, 2.0, 0.3), word(2, 1.0, 0.1, entries=10), Word(2, "text", "digit", 90, None)]
-    chart = [word(3, 4.0, 0.9, change=1.0), Word(3, "chart", "bar", 0, None)]
+    chart = [word(3, 4.0, 0.9, change=1.0), Word(3, "chart", "bar", 0, None), word(4, 4.0, 0.9, change=1.0)]
     found = figures([text, chart, []])
-    assert (found["stated"], found["drafted"], found["words"]) == (6, 5, 4)
+    assert (found["stated"], found["drafted"], found["words"]) == (7, 6, 5)
     assert found["entries"] == (6 + 4) / 2 and found["logp"] == -1.0
     assert np.isclose(found["drop_chosen"], 3.0) and np.isclose(found["drop_random"], 0.6)
     assert np.isclose(found["ratio"], 5.0) and np.isclose(found["ratio_least"], 3.0 / 0.75)
     assert np.isclose(found["difference"], 2.4)
     low, high = found["difference_interval"]
-    # Chart has one picture: 3.1. Text is drawn from pictures of (2.5 + 1.7) / 2 and 0.9.
+    # Both charts come to 3.1. Text is drawn from pictures of (2.5 + 1.7) / 2 and 0.9.
     assert np.allclose([low, high], [(0.9 + 3.1) / 2, (2.1 + 3.1) / 2])
+    assert figures([text, chart[:1]])["difference"] == found["difference"]
+    assert figures([text, chart[:1]])["difference_interval"] is None
     assert figures([[word(1, 1.0, -0.2)]])["ratio"] is None
 
 

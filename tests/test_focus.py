@@ -90,14 +90,15 @@ def test_figures_by_hand():
     yes, no, odd = Seen("tool", True, 2.0), Seen("tool", False, 0.5), Seen("digit", True, None)
     groups = [
         [{"fovea": [yes, yes], "x": [yes, no]}, {"fovea": [odd], "x": [odd]}],
-        [{"fovea": [no], "x": [no]}],
+        [{"fovea": [no], "x": [no]}] * 2,
         [{"fovea": [], "x": []}],
     ]
     out = figures("x", groups)
-    assert out["facts"] == 4 and out["pointing"] == pytest.approx((2 / 3 + 0) / 2)
+    assert out["facts"] == 5 and out["pointing"] == pytest.approx((2 / 3 + 0) / 2)
     assert out["pointing_change"] == pytest.approx((2 / 3 + 0) / 2 - 1 / 2) and out["ratio"] == 0.5
     low, high = out["pointing_interval"]
     assert low <= out["pointing_change"] <= high
+    assert figures("x", [groups[0], groups[1][:1]])["pointing_interval"] is None
     only = figures("x", [[picture for group in groups for picture in group]], "digit")
     assert only["facts"] == 1 and only["pointing"] == 1 and only["ratio"] is None and only["pointing_change"] == 0
     assert figures("x", groups, "hose")["pointing"] is None
@@ -134,9 +135,12 @@ def test_readings_say_what_was_expected_and_what_is_not_sure():
             "random-16": row(0.3, -0.4, (-0.5, -0.3)),
             "state-16": row(0.66, -0.04, (-0.1, 0.02)),
             "hawk": row(0.8, 0.1, (0.05, 0.2)),
+            "static-16": row(0.3, -0.4, None),
         }
     }
-    full, random, state, hawk = focus_readings(result)
+    full, random, state, hawk, few = focus_readings(result)
+    assert few.endswith("40 points less than FOVEA's; whether that is a difference is not known.")
+    assert focus_table(result)[1][4][3] == "-40 (interval not known)"
     assert full.endswith("70 % of the time.") and random.endswith(
         "40 points less than FOVEA's; at least 15 less were expected."
     )

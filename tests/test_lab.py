@@ -62,6 +62,27 @@ def test_readings_tell_sure_from_unsure_and_agreement_from_its_absence():
     assert list(csv.reader(io.StringIO(csv_text(columns, rows))))[1:] == [[str(cell) for cell in row] for row in rows]
 
 
+def test_without_an_interval_nothing_is_claimed():
+    """Too few pictures: the change is shown with what is not known of it, no row agrees or disagrees, no bar has no width."""
+    result = policies(**{"random-16": (-0.5, None, -0.2), "none": (0.4, None, -0.2), "same": (0.0, None, -0.2)})
+    for name in ("random-16", "none"):
+        result["rows"][name] |= dict.fromkeys(("scene", "text", "chart"), figures(1.5, -0.5, None))
+    random, none, same = policy_readings(result)
+    assert random == (
+        "random-16: whether it differs from FOVEA is not known here (-0.50 (interval not known)); "
+        "in the paper it changes tau by -0.20."
+    )
+    assert "NOT" not in none + same and "sure" not in none + same
+    rows = policy_table(result)[1]
+    assert rows[0][2] == "-" and rows[1][2] == "-0.50 (interval not known)" and rows[2][5] == "+40 (interval not known)"
+    drawn = next(study for study in STUDIES if study.name == "table7").draw(result).data[0]
+    assert drawn.error_x.array is None and drawn.name == "here, interval not known"
+    result["workload"]["name"] = "fig4"
+    result["rows"]["topk-4"] = {"overall": figures(2.0, 0.0, None) | {"speedup": 1.4, "speedup_change": 0.2}, "paper": None}
+    last = policy_readings(result)[-1]
+    assert "0.857 times as fast" in last and "(interval not known)" in last and "NOT" not in last
+
+
 def test_shares_stand_beside_shares():
     """Where the paper's own tau is known both are shares of it; weights untrained for an interface stand beside nothing."""
     rows = {"correction + rebuild": (-0.5, (-0.6, -0.4), -0.3644), "fixed prefix, untrained for it": (-1.0, (-2, -0.5), -0.193)}
@@ -159,6 +180,14 @@ def test_readings_of_load():
     first, second, *_ = study.read(bad)
     assert "in 1 of 2 settings" in first and first.endswith("wanted: NOT what we see.")
     assert "falls in 1 of 2 settings below 0.98 of plain decoding (surely in 1): NOT" in second
+    few = load_result((0.9, 1.0), (1.1, 0.9))
+    for one in (*few["settings"], few["loads"]["8"]["rows"]["adaptive"]):
+        one |= {"of_best_interval": None, "of_plain_interval": None}
+    few["overall"] = overall(few["settings"])
+    _, second, _, eight, _ = study.read(few)
+    assert "(surely in 0, not known of 2)" in second and "adaptive: 0.90 (interval not known) x plain" in eight
+    assert study.table(few)[1][0][7].endswith("(interval not known)") and study.draw(few).data[-1].error_y.array is None
+    assert study.draw(good).data[-1].error_y.array
     columns, rows = study.table(good)
     assert [len(row) for row in rows] == [len(columns)] * 2 and rows[0][:6] == ["text", "long", 1, "100", "120", "120"]
     assert [line.name for line in study.draw(good).data] == ["plain", "chain 2", "adaptive"]

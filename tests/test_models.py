@@ -64,6 +64,7 @@ def places(tmp_path, stamps, monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(shelf, "RIVALS", tmp_path / "rivals")  # tests/test_lab_drafters.py has some
 
 
 @pytest.fixture

@@ -37,6 +37,8 @@ def test_change_interval_against_a_slow_twin():
     assert got == pytest.approx(np.quantile(slow, (0.025, 0.975)), abs=0.1)
     assert change_interval([[(6, 2, 4, 2), (9, 3, 6, 3)]]) == (1.0, 1.0)
     assert change_interval([[], [(1, 0, 1, 1)]]) is None
+    assert change_interval([[(6, 2, 4, 2)]]) is None and change_interval([[(6, 2, 4, 2)] * 2, [(9, 3, 6, 3)]]) is None
+    assert change_interval([[(6, 2, 4, 2), (0, 0, 4, 2)]]) is None and change_interval([[(6, 2, 4, 2)] * 2, []]) == (1.0, 1.0)
 
 
 def row(tokens, rounds, hits=0, facts=0) -> Measured:
@@ -56,7 +58,9 @@ def test_figures_by_hand():
     assert out["speedup"] == pytest.approx(1.25) and out["speedup_change"] == pytest.approx(-0.75)
     assert out["entries"] == 16 and out["movement"] is None and out["answers"] == 4 and out["same_ids_rate"] == 1
     assert out["select_ms"] == 0.5 and out["overlap"] is None
-    assert figures("fovea", measured, times, ["scene"])["tau_interval"] == (0.0, 0.0)
+    assert out["tau_interval"] is out["pointing_interval"] is out["speedup_interval"] is None  # one picture of most kinds
+    assert figures("fovea", measured, times, ["scene"])["tau_interval"] is None
+    assert figures("fovea", measured, times, ["chart"])["tau_interval"] == (0.0, 0.0)
 
 
 def test_choices_against_sets():

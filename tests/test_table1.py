@@ -31,15 +31,17 @@ def picture(plain: float, full: float, other: float, tokens: int = 30, rounds: i
 
 def test_figures_by_hand():
     """Medians of repeats, ratios of sums inside a kind, means over kinds, changes paired with FOVEA's."""
-    pictures = [[picture(100, 50, 80), picture(200, 100, 160)], [picture(100, 50, 100)], []]
+    pictures = [[picture(100, 50, 80), picture(200, 100, 160)], [picture(100, 50, 100)] * 2, []]
     out = figures("other", pictures)
     assert out["speedup"] == pytest.approx((300 / 240 + 1) / 2) and out["speedup_change"] == pytest.approx(out["speedup"] - 2)
     assert out["speedup_interval"][1] < 0 and out["speedup_ends"][0] <= out["speedup"] <= out["speedup_ends"][1]
     assert out["speedup_spread"] == pytest.approx(((300 / 480 + 0.5) / 2, (300 / 240 + 1) / 2))
     assert out["tau"] == pytest.approx(1.5) and out["tau_change"] == pytest.approx(-1.5) and out["ms"] == pytest.approx(110)
-    assert out["answers"] == 9 and out["same_ids_rate"] == pytest.approx(2 / 3)
+    assert out["answers"] == 12 and out["same_ids_rate"] == pytest.approx(2 / 3)
     assert figures(PLAIN, pictures)["speedup"] == figures(PLAIN, pictures)["tau"] == 1
     assert figures(FULL, pictures)["speedup_interval"] == (0.0, 0.0)
+    few = figures("other", [pictures[0], pictures[1][:1]])
+    assert few["speedup"] == out["speedup"] and few["speedup_ends"] is few["speedup_interval"] is few["tau_interval"] is None
     assert figures("other", [[]])["speedup"] is None and figures("other", [[]])["speedup_spread"] is None
 
 
@@ -70,7 +72,10 @@ def test_the_bench_on_toys():
     print_table1(out, Console(file=text, width=220))
     columns, rows = drafter_table(out)
     assert all(name in text.getvalue() for name in out["rows"]) and all(len(row) == len(columns) for row in rows)
-    assert len(drafter_readings(out)) == len(ENTRANTS) + 2 and drafter_figure(out).data
+    lines, drawn = drafter_readings(out), drafter_figure(out).data  # one picture of each kind: no interval
+    assert len(lines) == len(ENTRANTS) + 2 and drawn[0].error_x.array is None and drawn[0].name == "here, interval not known"
+    assert not any(word in line for line in lines[2:] for word in ("Slower", "Faster", "sure", "NOT"))
+    assert all("(interval not known)" in line for line in lines[2:]) and rows[1][1].endswith("(interval not known)")
     assert (drafters.PLAIN, drafters.FULL) == (PLAIN, FULL) and {drafters.SEEING, drafters.BLIND} <= set(ENTRANTS)
     assert SEEDS.start >= 9_000_000 and SEEDS.stop <= 10_000_000
     assert bench.drafters_of(None, None).keys() >= {one.drafter for one in ENTRANTS.values()}

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from fovea_core import cli
-from fovea_core.decode.fovea import trained_in
 from fovea_core.targets import registry
+from fovea_core.targets.shelf import trained_in
 from fovea_core.train import lab, reinforce
 from fovea_core.train.artifacts import make_artifacts
 from fovea_core.train.lab import export_rows, read_results, rows_for, train_rows

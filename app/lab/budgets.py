@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.lab.study import KINDS, OURS, PAPERS, number, percent, styled
+from app.lab.study import KINDS, NOT_KNOWN, OURS, PAPERS, bars, here, number, percent, styled
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -46,19 +46,26 @@ def budget_readings(result: dict) -> list[str]:
     """Which ratio most states prefer, supply, early and late rounds, movement; disagreements are marked."""
     overall = result["overall"]
     lead, more = overall["lead"], overall["more_under_interval"]
-    most, leads = lead["first"], bool(lead["interval"]) and lead["interval"][0] > 0
+    most, unknown = lead["first"], lead["interval"] is None
+    leads = not unknown and lead["interval"][0] > 0
+    unsure = (
+        "Which share of the entries serves most states best is not known"
+        if unknown
+        else ("No share of the entries surely serves most states best")
+    )
     said = (
         f"Most states are served best by {percent(float(most))} of the entries: {_spread(overall, 'budgets', most)}"
         if leads
-        else f"No share of the entries surely serves most states best; {percent(float(most))} is preferred by "
-        f"{_spread(overall, 'budgets', most)}, {percent(float(lead['second']))} by "
-        f"{_spread(overall, 'budgets', lead['second'])}"
+        else f"{unsure}; {percent(float(most))} is preferred by {_spread(overall, 'budgets', most)}, "
+        f"{percent(float(lead['second']))} by {_spread(overall, 'budgets', lead['second'])}"
     )
     said += f"; in the paper {percent(float(PREFERRED))} of the image tokens by {percent(PREFERRED_SHARE)}"
-    lines = [said + ("." if leads and most == PREFERRED else ": NOT what we see.")]
+    lines = [said + ("." if unknown or (leads and most == PREFERRED) else ": NOT what we see.")]
     said = ", ".join(f"{TOLD[name]} {_spread(overall, 'supply', name)}, paper {percent(SUPPLY[name])}" for name in SUPPLY)
     surplus = "More under- than over-supplied states, as in the paper"
-    if not more or more[0] <= 0:
+    if more is None:
+        surplus = "Whether more are under- than over-supplied is not known"
+    elif more[0] <= 0:
         surplus = "No sure surplus of under-supplied states: NOT what the paper has"
     lines.append(f"A quarter of the entries against three quarters: {said}. {surplus}.")
     early, late = (overall[part] for part in ("early", "late"))
@@ -70,9 +77,10 @@ def budget_readings(result: dict) -> list[str]:
         )
     if overall["movement"] is not None:
         ends = overall["movement_interval"]
+        spread = f"{number(ends[0])} to {number(ends[1])}" if ends else NOT_KNOWN
         lines.append(
             f"From round to round the root's {result['workload']['focus']} best entries move by a Jaccard distance of "
-            f"{number(overall['movement'])} ({number(ends[0])} to {number(ends[1])}; 0 = the same, 1 = all others)."
+            f"{number(overall['movement'])} ({spread}; 0 = the same, 1 = all others)."
         )
     lines.append(
         "The paper takes image tokens out of the context of a drafter trained for that; here entries are taken out of the "
@@ -84,7 +92,7 @@ def budget_readings(result: dict) -> list[str]:
 def _spread(part: dict, figure: str, key: str) -> str:
     """A share with its 95 % interval."""
     ends = part[f"{figure}_interval"][key]
-    return percent(part[figure][key]) + (f" ({percent(ends[0])} to {percent(ends[1])})" if ends else "")
+    return f"{percent(part[figure][key])} ({f'{percent(ends[0])} to {percent(ends[1])}' if ends else NOT_KNOWN})"
 
 
 def budget_figure(result: dict) -> Figure:
@@ -95,13 +103,7 @@ def budget_figure(result: dict) -> Figure:
     names = [percent(float(ratio)) for ratio in overall["budgets"]]
     values = list(overall["budgets"].values())
     ends = list(overall["budgets_interval"].values())
-    error = {
-        "type": "data",
-        "symmetric": False,
-        "array": [high - value for (_, high), value in zip(ends, values)],
-        "arrayminus": [value - low for (low, _), value in zip(ends, values)],
-    }
-    ours = go.Bar(x=names, y=values, name="here", marker_color=OURS, error_y=error)
+    ours = go.Bar(x=names, y=values, name=here(ends), marker_color=OURS, **bars(values, ends, "y"))
     marker = {"color": PAPERS, "size": 11, "symbol": "diamond-open", "line": {"width": 2}}
     theirs = {"name": "the paper, its own models", "mode": "markers", "marker": marker}
     paper = go.Scatter(x=[percent(float(PREFERRED))], y=[PREFERRED_SHARE], **theirs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.lab.study import KINDS, OURS, PAPERS, change, in_lines, number, percent, styled, sure
+from app.lab.study import KINDS, NOT_KNOWN, OURS, PAPERS, bars, change, here, in_lines, known, number, percent, styled, sure
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -56,7 +56,7 @@ def drafter_readings(result: dict) -> list[str]:
         said = f"{name}: {_ends(part, 'speedup')} x plain decoding"
         if "overall" in paper:
             theirs = paper["overall"][0]
-            agrees = _side(part["speedup_ends"]) == _side(theirs)
+            agrees = part["speedup_ends"] is None or _side(part["speedup_ends"]) == _side(theirs)
             said += f"; {_range(theirs)} in the paper" + ("" if agrees else ": NOT what we see")
         if name != FULL:
             said += f". {_against(name, part)}"
@@ -67,6 +67,8 @@ def drafter_readings(result: dict) -> list[str]:
 def _against(name: str, part: dict) -> str:
     """How a way stands to FOVEA; the paper has FOVEA before every rival."""
     rival = not name.startswith("FOVEA")
+    if not known(part, "speedup"):
+        return f"Whether it differs from FOVEA is not known ({change(part, 'speedup')})"
     if not sure(part, "speedup"):
         return f"No sure difference to FOVEA ({change(part, 'speedup')})" + (": NOT what the paper has" if rival else "")
     slower = part["speedup_change"] < 0
@@ -92,7 +94,9 @@ def _range(value) -> str:
 def _ends(part: dict, figure: str) -> str:
     """A figure with its 95 % interval."""
     ends = part[f"{figure}_ends"]
-    return number(part[figure]) + (f" ({_range(ends)})" if ends else "")
+    if part[figure] is None:
+        return number(None)
+    return f"{number(part[figure])} ({_range(ends) if ends else NOT_KNOWN})"
 
 
 def drafter_figure(result: dict) -> Figure:
@@ -102,15 +106,11 @@ def drafter_figure(result: dict) -> Figure:
     names = [name for name, row in result["rows"].items() if row["overall"]["speedup"] is not None]
     parts = [result["rows"][name]["overall"] for name in names]
     values = [part["speedup"] for part in parts]
-    error = {
-        "type": "data",
-        "symmetric": False,
-        "array": [part["speedup_ends"][1] - value for part, value in zip(parts, values)],
-        "arrayminus": [value - part["speedup_ends"][0] for part, value in zip(parts, values)],
-    }
-    ours = go.Scatter(x=values, y=names, error_x=error, name="here", mode="markers", marker={"color": OURS, "size": 10})
-    known = [(name, paper["overall"][0]) for name in names if (paper := result["rows"][name]["paper"]) and "overall" in paper]
-    middle = [(name, (low + high) / 2, (high - low) / 2) for name, value in known for low, high in [_pair(value)]]
+    ends = [part["speedup_ends"] for part in parts]
+    look = {"mode": "markers", "marker": {"color": OURS, "size": 10}}
+    ours = go.Scatter(x=values, y=names, name=here(ends), **bars(values, ends, "x"), **look)
+    told = [(name, paper["overall"][0]) for name in names if (paper := result["rows"][name]["paper"]) and "overall" in paper]
+    middle = [(name, (low + high) / 2, (high - low) / 2) for name, value in told for low, high in [_pair(value)]]
     theirs = go.Scatter(
         x=[value for _, value, _ in middle],
         y=[name for name, _, _ in middle],

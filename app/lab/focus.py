@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.lab.study import KINDS, change, number, percent, styled, sure
+from app.lab.study import KINDS, change, known, number, percent, styled, sure
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -43,9 +43,11 @@ def focus_readings(result: dict) -> list[str]:
         if name != "fovea":
             moved = 100 * figures["pointing_change"]
             said += f", {abs(moved):.0f} points {'less' if moved < 0 else 'more'} than FOVEA's"
-            if not sure(figures, "pointing"):
+            if not known(figures, "pointing"):
+                said += "; whether that is a difference is not known"
+            elif not sure(figures, "pointing"):
                 said += ", which is no sure difference"
-            if name.partition("-")[0] in EXPECTED:
+            if known(figures, "pointing") and name.partition("-")[0] in EXPECTED:
                 met = moved <= -LEAST and sure(figures, "pointing")
                 said += f"; at least {LEAST} less were expected" + ("" if met else ": NOT what we see")
         lines.append(said + ".")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.lab.study import OTHER, OURS, PAPERS, number, percent, styled
+from app.lab.study import NOT_KNOWN, OTHER, OURS, PAPERS, bars, number, percent, styled
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -41,7 +41,11 @@ def load_readings(result: dict) -> list[str]:
         + "."
     )
     fell = "never falls" if not whole["below_plain"] else f"falls in {whole['below_plain']} of {whole['settings']} settings"
-    surely = f" (surely in {whole['surely_below_plain']}): NOT what was wanted" if whole["below_plain"] else ", as wanted"
+    unknown = whole.get("unknown_intervals", 0)  # results of before have none
+    doubt = f", not known of {unknown}" if unknown else ""
+    surely = (
+        f" (surely in {whole['surely_below_plain']}{doubt}): NOT what was wanted" if whole["below_plain"] else ", as wanted"
+    )
     lines.append(f"It {fell} below {near:.2f} of plain decoding{surely}; its least rate is {whole['least_of_plain']:.2f}.")
     for load, row in result["loads"].items():
         fixed = {name: figures["of_plain"] for name, figures in row["rows"].items() if name != ADAPTIVE}
@@ -70,24 +74,16 @@ def load_figure(result: dict) -> Figure:
         values = [row["of_plain"] for row in rows]
         look = {"color": OURS, "width": 3} if name == ADAPTIVE else {"color": OTHER, "dash": dashes.get(name, "solid")}
         look |= {"color": PAPERS} if name.startswith("tree") else {}
-        line = go.Scatter(x=loads, y=values, name=name, mode="lines+markers", line=look)
-        if name == ADAPTIVE:
-            ends = [row["of_plain_interval"] for row in rows]
-            line.error_y = {
-                "type": "data",
-                "symmetric": False,
-                "array": [high - value for (_, high), value in zip(ends, values)],
-                "arrayminus": [value - low for (low, _), value in zip(ends, values)],
-            }
-        traces.append(line)
+        spreads = bars(values, [row["of_plain_interval"] for row in rows], "y") if name == ADAPTIVE else {}
+        traces.append(go.Scatter(x=loads, y=values, name=name, mode="lines+markers", line=look, **spreads))
     figure = styled(go.Figure(traces), "requests at once", 360, "x plain decoding of as many")
     return figure.update_xaxes(type="category")
 
 
 def spread(figures: dict, name: str) -> str:
     """A ratio with its 95 % interval."""
-    low, high = figures[f"of_{name}_interval"]
-    return f"{figures[f'of_{name}']:.2f} ({low:.2f} to {high:.2f})"
+    ends = figures[f"of_{name}_interval"]
+    return f"{figures[f'of_{name}']:.2f} ({f'{ends[0]:.2f} to {ends[1]:.2f}' if ends else NOT_KNOWN})"
 
 
 def _seconds(bursts: dict, name: str) -> str:

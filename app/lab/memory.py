@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.lab.study import KINDS, OTHER, OURS, number, percent, styled
+from app.lab.study import KINDS, NOT_KNOWN, OTHER, OURS, number, percent, styled
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -67,9 +67,9 @@ def faithful_table(result: dict) -> tuple[list[str], list[list]]:
     rows = []
     for name, figures in parts.items():
         interval = figures["difference_interval"]
-        spread = f" ({interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
+        spread = f" ({f'{interval[0]:.2f} to {interval[1]:.2f}' if interval else NOT_KNOWN})"
         drops = [number(figures["drop_chosen"]), number(figures["drop_random"])]
-        rows.append([name, figures["words"], *drops, number(figures["difference"]) + spread])
+        rows.append([name, figures["words"], *drops, number(figures["difference"]) + spread * bool(figures["words"])])
     return columns, rows
 
 

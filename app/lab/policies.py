@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.lab.study import KINDS, OURS, PAPERS, change, in_lines, number, percent, styled, sure
+from app.lab.study import KINDS, OURS, PAPERS, bars, change, here, in_lines, known, number, percent, styled, sure
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -76,7 +76,11 @@ def _line(name: str, row: dict, base: float | None) -> str | None:
     if not sure(figures, "tau"):
         moves = change(figures, "tau")
         said = f"{name}: " + (
-            "FOVEA's tau on every picture here" if moves == "-" else f"no sure difference to FOVEA here ({moves})"
+            "FOVEA's tau on every picture here"
+            if moves == "-"
+            else f"no sure difference to FOVEA here ({moves})"
+            if known(figures, "tau")
+            else f"whether it differs from FOVEA is not known here ({moves})"
         )
     elif paper and not base:
         said = f"{name}: tau changes by {change(figures, 'tau')} here"
@@ -92,7 +96,7 @@ def _line(name: str, row: dict, base: float | None) -> str | None:
             said += f"; in the paper it {'changes nothing' if abs(theirs) < NOTHING else theirs_said}"
         else:
             said += f", {f'{_costs(theirs / base)} of it' if base else f'by {theirs:+.2f}'} in the paper"
-        said += "" if agrees else ": NOT what we see"
+        said += "" if agrees or not known(figures, "tau") else ": NOT what we see"
     return f"{said}{_expected(name, row)}."
 
 
@@ -101,9 +105,9 @@ def _costs(relative: float) -> str:
 
 
 def _expected(name: str, row: dict) -> str:
-    """What was expected of a control by kind of picture; empty for other rows."""
+    """What was expected of a control by kind of picture; empty for other rows, and where an interval is not known."""
     kinds = {kind: row[kind] for kind in KINDS if kind in row and row[kind]["tau_change"] is not None}
-    if not kinds:
+    if not kinds or not all(known(part, "tau") for part in kinds.values()):
         return ""
     if name.partition("-")[0] in BELOW:
         below = sum(sure(part, "tau") and part["tau_change"] < 0 for part in kinds.values())
@@ -130,7 +134,8 @@ def _best_fixed(rows: dict) -> list[str]:
     share, part = full / speeds[best], rows[best]["overall"]
     return [
         f"The cumulative-mass rule decodes {share:.3f} times as fast as the best fixed number, {best} (whose speedup differs "
-        f"by {change(part, 'speedup')}); within 1 % was expected" + ("." if share >= 0.99 else ": NOT what we see.")
+        f"by {change(part, 'speedup')}); within 1 % was expected"
+        + ("." if share >= 0.99 or not known(part, "speedup") else ": NOT what we see.")
     ]
 
 
@@ -142,6 +147,7 @@ def _depth(rows: dict) -> list[str]:
     tau, speed = (deep[figure] / shallow[figure] for figure in ("tau", "speedup"))
     theirs = PAPER_DEPTH["tau"][1] / PAPER_DEPTH["tau"][0], PAPER_DEPTH["speedup"][1] / PAPER_DEPTH["speedup"][0]
     agrees = (tau > 1) == (theirs[0] > 1) and (speed > 1) == (theirs[1] > 1)
+    agrees |= not all(known(part, "tau") for part in (shallow, deep))
     return [
         f"Reading down to l <= 3 instead of at the root alone: tau x {tau:.2f} here and x {theirs[0]:.2f} in the paper, speed "
         f"x {speed:.2f} and x {theirs[1]:.2f}" + ("." if agrees else ": NOT what we see.")
@@ -155,16 +161,12 @@ def policy_figure(result: dict) -> Figure:
     names = [name for name, row in result["rows"].items() if row["overall"]["tau_change"] is not None and name != "fovea"]
     figures = [result["rows"][name]["overall"] for name in names]
     values = [f["tau_change"] for f in figures]
-    spread = {
-        "array": [f["tau_interval"][1] - v for f, v in zip(figures, values)],
-        "arrayminus": [v - f["tau_interval"][0] for f, v in zip(figures, values)],
-    }
-    error = {"type": "data", "symmetric": False, **spread}
-    ours = {"name": "here", "mode": "markers", "marker": {"color": OURS, "size": 10}}
-    traces = [go.Scatter(x=values, y=names, error_x=error, **ours)]
-    known = [(result["rows"][name]["paper"]["tau_change"], name) for name in names if result["rows"][name]["paper"]]
-    if known:
+    ends = [f["tau_interval"] for f in figures]
+    ours = {"name": here(ends), "mode": "markers", "marker": {"color": OURS, "size": 10}}
+    traces = [go.Scatter(x=values, y=names, **bars(values, ends, "x"), **ours)]
+    told = [(result["rows"][name]["paper"]["tau_change"], name) for name in names if result["rows"][name]["paper"]]
+    if told:
         theirs = {"name": "the paper, its own models", "mode": "markers"}
         marker = {"color": PAPERS, "size": 10, "symbol": "diamond-open"}
-        traces.append(go.Scatter(x=[x for x, _ in known], y=[y for _, y in known], marker=marker, **theirs))
+        traces.append(go.Scatter(x=[x for x, _ in told], y=[y for _, y in told], marker=marker, **theirs))
     return in_lines(styled(go.Figure(traces), "change of tau against FOVEA", 60 + 34 * len(names)), names)

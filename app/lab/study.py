@@ -17,6 +17,8 @@ KINDS = ("scene", "text", "chart")
 #: Okabe-Ito, as in the player: ours and the paper's.
 OURS, PAPERS, OTHER = "#0072B2", "#D55E00", "#999999"
 INK = "#7a776f"  # readable on the page's light and dark paper
+#: What stands in place of an interval over fewer than two pictures of a kind.
+NOT_KNOWN = "interval not known"
 #: What reading, tabling or drawing a damaged result may raise.
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, ZeroDivisionError)
 
@@ -94,16 +96,35 @@ def percent(value: float | None) -> str:
 def change(figures: dict, name: str, scale: float = 1) -> str:
     """A change against FOVEA with its 95 % interval; '-' for FOVEA itself."""
     value, interval = figures[f"{name}_change"], figures[f"{name}_interval"]
-    if value is None or interval is None or (value == 0 and tuple(interval) == (0, 0)):
+    if value is None or (value == 0 and (interval is None or tuple(interval) == (0, 0))):
         return "-"
     digits = 2 if scale == 1 else 0
-    return f"{scale * value:+.{digits}f} ({scale * interval[0]:+.{digits}f} to {scale * interval[1]:+.{digits}f})"
+    ends = NOT_KNOWN if interval is None else " to ".join(f"{scale * end:+.{digits}f}" for end in interval)
+    return f"{scale * value:+.{digits}f} ({ends})"
 
 
 def sure(figures: dict, name: str) -> bool:
     """Whether the interval of a change leaves out 0."""
     interval = figures[f"{name}_interval"]
     return interval is not None and not interval[0] <= 0 <= interval[1]
+
+
+def known(figures: dict, name: str) -> bool:
+    """Whether the interval of a change is known; where it is not, neither a difference nor its absence is claimed."""
+    return figures[f"{name}_interval"] is not None
+
+
+def bars(values: list[float], ends: list, axis: str) -> dict:
+    """Intervals as plotly's error bars on ``axis`` (x or y); no bars where one is not known: a bar of no width looks sure."""
+    if None in ends:
+        return {}
+    above, below = [end[1] - value for end, value in zip(ends, values)], [value - end[0] for end, value in zip(ends, values)]
+    return {f"error_{axis}": {"type": "data", "symmetric": False, "array": above, "arrayminus": below}}
+
+
+def here(ends: list) -> str:
+    """The legend's word for our figures with these intervals."""
+    return f"here, {NOT_KNOWN}" if None in ends else "here"
 
 
 def in_lines(figure: Figure, names: list[str]) -> Figure:

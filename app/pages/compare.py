@@ -9,8 +9,9 @@ import gradio as gr
 from app.asking import status
 from app.comparing import READY, Comparing, looked, takes
 from app.comparison import make_comparison
+from app.models import budget_note
 from app.pages.explain import picture_box, shared_settings, thumbnail_card
-from app.pair import POLICY_WAY, WAYS
+from app.pair import POLICY_WAY, offered_ways
 from app.session import Session
 from app.widgets import make_examples, make_status
 from fovea_core.examples import Example
@@ -28,7 +29,7 @@ def build_compare(
     that this page is set for, where there are several.
     """
     recorded = [example for example in examples if example.recorded]
-    ways = [(text, name) for name, (text, _, _) in WAYS.items()]
+    ways = offered_ways(session.drafters)
     with gr.Row(elem_classes="fx-columns"):
         with gr.Column(elem_id="fx-compare-input", elem_classes="fx-input"):
             picture = picture_box(elem_id="fx-compare-picture", height=180)
@@ -36,7 +37,14 @@ def build_compare(
                 label="Question", lines=2, max_lines=6, placeholder="What do you want to know?", elem_id="fx-compare-question"
             )
             copy = gr.Button("Take what Explain shows", size="sm", elem_id="fx-compare-take")
-            a = gr.Dropdown(ways, value="fovea", label="A", allow_custom_value=True, elem_id="fx-compare-a")
+            a = gr.Dropdown(
+                ways,
+                value="fovea",
+                label="A",
+                info=budget_note(session.drafters),
+                allow_custom_value=True,
+                elem_id="fx-compare-a",
+            )
             b = gr.Dropdown(
                 ways,
                 value="blind",

@@ -10,10 +10,10 @@ from pathlib import Path
 import gradio as gr
 from PIL import Image
 
-from app.asking import DRAFTERS, LIMITS, TREES, status
+from app.asking import LIMITS, TREES, status
 from app.boxes import AnyDropdown, PictureBox
 from app.handlers import READY, Handlers, emptied, look
-from app.models import LABELS, Models
+from app.models import Models, budget_note, label_of
 from app.pages.draw import make_draw, wire_draw
 from app.pages.models import Choosing, ModelPanel, make_models
 from app.player import make_player
@@ -78,7 +78,7 @@ def build_explain(session: Session, examples: Sequence[Example], models: Models 
             suggestions = gr.Radio(label="Questions for this picture", choices=[], visible=False, elem_id="fx-suggestions")
             note = NOTICE + recording_note(ASSETS / "bench" / "builtin.json")
             notice = gr.HTML(note, elem_id="fx-notice")
-            settings = _settings()
+            settings = _settings(session.drafters)
             load = gr.UploadButton("Load a trace", elem_id="fx-load")
         with gr.Column(elem_id="fx-run"):
             if recorded:
@@ -116,13 +116,14 @@ def build_explain(session: Session, examples: Sequence[Example], models: Models 
     return on
 
 
-def _settings() -> list[gr.components.Component]:
-    """The folded-up settings, in the order of asking.make_ticket."""
+def _settings(drafters: Sequence[str]) -> list[gr.components.Component]:
+    """The folded-up settings, in the order of asking.make_ticket; ``drafters``: those of the embedded model."""
     with gr.Accordion("Settings", open=False, elem_id="fx-settings"):
         drafter = AnyDropdown(
-            [(LABELS[name], name) for name in DRAFTERS],
+            [(label_of(name), name) for name in drafters],
             value="builtin",
             label="Drafter",
+            info=budget_note(drafters),
         )
         policy = gr.Dropdown(
             policy_choices(), value="fovea", label="Policy of the visual memory", info=POLICY_INFO, allow_custom_value=True

@@ -11,8 +11,8 @@ import gradio as gr
 
 from app.errands import Asked
 from app.loaded import BUILTIN
-from app.models import Models
-from app.pair import POLICY_WAY, WAYS
+from app.models import Models, budget_note
+from app.pair import POLICY_WAY, WAYS, offered_ways
 from app.session import Session, sentence
 from app.widgets import next_order
 
@@ -115,7 +115,7 @@ class Choosing:
         return [
             panel,
             name,
-            gr.update(choices=offered, value=offered[0][1]),
+            gr.update(choices=offered, value=offered[0][1], info=budget_note([drafter for _, drafter in offered])),
             gr.update(visible=trained),
             notice,
             *ways_of(offered, ours, trained),
@@ -125,13 +125,14 @@ class Choosing:
 def ways_of(offered: list[tuple[str, str]], ours: bool, trained: bool) -> list[dict]:
     """The dropdowns A and B of 'Compare' for these drafters."""
     if ours:
-        ways, first, second = [(text, name) for name, (text, _, _) in WAYS.items()], "fovea", "blind"
+        ways, first, second = offered_ways([drafter for _, drafter in offered]), "fovea", "blind"
     else:
         plain = {"lookup": "lookup", "trie": "trie", "none": "plain"}
         ways = [(WAYS[plain[name]][0] if name in plain else text, plain.get(name, name)) for text, name in offered]
         first, second = ways[0][1], ways[-1][1]
     a, b = ({"choices": ways, "value": value} for value in (first, second))
-    return [gr.update(**a), gr.update(**b, info=POLICY_WAY if trained else None)]
+    said = budget_note([drafter for _, drafter in offered])
+    return [gr.update(**a, info=said), gr.update(**b, info=POLICY_WAY if trained else None)]
 
 
 def _said(asked: Asked, name: str) -> str:

@@ -223,6 +223,8 @@
     ["retrieved entries", "mean over the words drafted with a look", ({ a, b }, runs) => [fixed(a.entries, 1), fixed(b.entries, 1),
       a.looked || b.looked ? `of ${Math.max(...runs.map((run) => run.validCount))}; mean over ${a.looked} and ${b.looked} words drafted with a look` : none(0)]],
     ["captured mass", "mean share of all mass", ({ a, b }) => [a.captured === null ? "–" : percent(a.captured), b.captured === null ? "–" : percent(b.captured)]],
+    ["same as the word before", "mean share of entries that a look and the one before it both retrieved", ({ a, b }) => [a.kept === null ? "–" : percent(a.kept), b.kept === null ? "–" : percent(b.kept)]],
+    ["choosing entries", "milliseconds a round in these recorded runs, correction included", ({ a, b }) => [fixed(a.choosing, 2), fixed(b.choosing, 2)]],
     ["overlap, this word", "", ({ overlap, same }, runs, index) => {
       const here = overlap.possible && (same.at === null || index < same.at) ? overlapAt(...runs, index) : null;
       return [here ? percent(here.jaccard) : "–", null, here ? `${here.shared} of ${here.all} entries retrieved by both` : "needs two looks at the same word"];

@@ -6,11 +6,22 @@
   const mean = (values) => (values.length ? values.reduce((a, b) => a + b, 0) / values.length : null);
   const setOf = (read) => (read.set ??= new Set(read.entries));
 
-  /** Figures of one run so far; null where there is nothing to take them from. Means run over the words drafted with a look. */
+  /** Shared and all entries of two reads, and their share. */
+  function between(one, other) {
+    let shared = 0;
+    for (const entry of setOf(one)) if (setOf(other).has(entry)) shared += 1;
+    const all = one.size + other.size - shared;
+    return { shared, all, jaccard: all ? shared / all : 1 };
+  }
+
+  /** Figures of one run so far; null where there is nothing to take them from. Means run over the words drafted with a look.
+      kept: how alike each read is to that of such a word before it; choosing: ms a round for the choice of entries and what it
+      corrects. */
   function figuresOf(run) {
-    const reads = run.words.map((word) => run.readOf(word)).filter(Boolean);
+    const reads = run.words.map((word) => run.readOf(word)).filter(Boolean), sums = run.totals(run.steps);
     return {
-      tokens: run.words.length, rounds: run.steps, tau: run.totals(run.steps).tau, looked: reads.length,
+      kept: mean(reads.slice(1).map((read, i) => between(reads[i], read).jaccard)), choosing: run.steps ? sums.select_ms / run.steps : null,
+      tokens: run.words.length, rounds: run.steps, tau: sums.tau, looked: reads.length,
       entries: mean(reads.map((read) => read.size)), captured: mean(reads.map((read) => read.event.captured)),
       speedup: run.compared ? run.compared.speedup : null, ms: run.compared ? run.compared.speculative_ms : null,
     };
@@ -33,11 +44,7 @@
   /** Shared and all retrieved entries of word ``index`` in both runs; null unless both drafted that word with a look. */
   function overlapAt(a, b, index) {
     const [one, other] = [a, b].map((run) => (run.words[index] ? run.readOf(run.words[index]) : null));
-    if (!one || !other) return null;
-    let shared = 0;
-    for (const entry of setOf(one)) if (setOf(other).has(entry)) shared += 1;
-    const all = one.size + other.size - shared;
-    return { shared, all, jaccard: all ? shared / all : 1 };
+    return one && other ? between(one, other) : null;
   }
 
   /**

@@ -32,6 +32,9 @@
   function drawHead(player) {
     const { run } = player, { started, finished } = run;
     player.outside.hidden = !run.prefill?.outside;
+    const mapless = FOVEA.maplessOf(run);
+    player.mapless.hidden = !mapless;
+    say(player.mapless, mapless);
     say(player.outside, player.outside.hidden ? "" : OUTSIDE.join(" ")); // a change of text is what a screen reader says
     player.head.hidden = !started;
     if (!started) return;

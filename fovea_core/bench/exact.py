@@ -1,4 +1,5 @@
-"""``bench exact``: speculative ids against plain ids, evenly over families and policies, on tiny random models in float32.
+"""``bench exact``: speculative ids against plain ids, evenly over families and policies, on tiny random models in float32; and
+over the Lab's rivals with random weights, on a tiny model of the embedded family.
 
 Greedy answers are held against plain decoding and transformers' own ``generate()``, sampled ones against plain decoding with
 the same seed. A random drafter is hardly ever right, so each draft is told a right token here and there: then nodes are
@@ -17,15 +18,17 @@ from PIL import Image
 
 from fovea_core.bench.machine import machine, versions
 from fovea_core.bench.tiny import tiny
-from fovea_core.bench.toy import toy_drafter, toy_picture, toy_target
+from fovea_core.bench.toy import toy_drafter, toy_picture, toy_rival, toy_target
 from fovea_core.bench.workloads import BUILTIN_SEEDS, draw_case
 from fovea_core.decode.fovea import load_drafter
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain
 from fovea_core.decode.tree import Draft
+from fovea_core.drafter.rival import KINDS
 from fovea_core.settings import RunSettings, SettingsError, Shape
 from fovea_core.targets.base import Target, TargetRun
 from fovea_core.targets.registry import load_target
+from fovea_core.targets.shelf import LAB
 from fovea_core.trace.laws import checked
 
 #: Family -> what stands for it: tiny random models (bench.toy, bench.tiny), and the embedded model with its own drafter.
@@ -39,6 +42,9 @@ POLICIES = (
     *("fovea", "topk-4", "dense", "none", "random-4", "static-4", "agnostic-4", "state-4", "tiger-4"),
     *("unilaspec-4", "hawk", "foveated"),
 )
+#: The family of the embedded model, and what stands for it where the rivals draft.
+RIVAL_FAMILY, RIVAL_TOY = "llava", "toy"
+RIVALS = {LAB + kind: kind for kind in KINDS}
 TREES = ((6, 6, 40), (4, 1, 5), (1, 4, 5), (3, 3, 10), (5, 3, 8), (1, 1, 2))
 SIZES = ((60, 40), (33, 91), (28, 28), (200, 30), (7, 90))
 QUESTIONS = ("what is in the picture?", "a red ball  left of\n\n the box ", "é🙂 한글", "<image>", "")
@@ -126,16 +132,17 @@ def compare_exactly(target: Target, drafter, image: Image.Image, question: str, 
 
 
 def bench_exact(tokens: int, progress: Callable[[int, int, str], None] | None = None) -> dict:
-    """Compare ``tokens`` ids, as many for every family and policy; plain values for JSON.
+    """Compare ``tokens`` ids, as many for every family and policy and for every rival; plain values for JSON.
 
-    {tokens, ids_differing, families: {family: {policy: Count}}, differing: the first answers that differ, ...}. Raises
-    SettingsError where there are fewer tokens than families and policies, and TargetError or DrafterError where the embedded
-    weights are missing.
+    {tokens, ids_differing, families: {family: {policy or rival: Count}}, differing: the first answers that differ, ...}; a
+    rival's name begins with 'lab-'. Raises SettingsError where there are fewer tokens than that, and TargetError or
+    DrafterError where the embedded weights are missing.
     """
-    cells = [(family, policy) for family in FAMILIES for policy in POLICIES]
+    cells = [(family, policy) for family in FAMILIES for policy in (*POLICIES, *(RIVALS if family == RIVAL_FAMILY else ()))]
     if tokens < len(cells):
-        raise SettingsError(f"tokens {tokens} is not possible: at least {len(cells)}, one for every family and policy.")
-    models = {kind: _load(kind) for kinds in FAMILIES.values() for kind in kinds}
+        said = "one for every family and policy and every rival"
+        raise SettingsError(f"tokens {tokens} is not possible: at least {len(cells)}, {said}.")
+    models = {kind: _load(kind) for kinds in FAMILIES.values() for kind in kinds} | _load_rivals()
     families: dict[str, dict[str, Count]] = {family: {} for family in FAMILIES}
     wrong: list[dict] = []
     for place, (family, policy) in enumerate(cells):
@@ -143,7 +150,7 @@ def bench_exact(tokens: int, progress: Callable[[int, int, str], None] | None = 
         count = families[family][policy] = Count()
         while count.tokens < share:
             number = count.answers
-            kind = FAMILIES[family][number % len(FAMILIES[family])]
+            kind = policy if policy in RIVALS else FAMILIES[family][number % len(FAMILIES[family])]
             length = min(LENGTH, -(-share // LEAST_ANSWERS), share - count.tokens)
             found = compare_exactly(*models[kind], *asked(kind, policy, number, length))
             count.add(found)
@@ -154,6 +161,7 @@ def bench_exact(tokens: int, progress: Callable[[int, int, str], None] | None = 
     return {
         "tokens": sum(count.tokens for row in families.values() for count in row.values()),
         "ids_differing": sum(count.ids_differing for row in families.values() for count in row.values()),
+        "rivals": {"model": RIVAL_TOY, "settings": {name: KINDS[kind] for name, kind in RIVALS.items()}},
         "families": {family: {policy: asdict(count) for policy, count in row.items()} for family, row in families.items()},
         "models": {family: list(kinds) for family, kinds in FAMILIES.items()},
         "differing": wrong[:20],
@@ -163,16 +171,16 @@ def bench_exact(tokens: int, progress: Callable[[int, int, str], None] | None = 
 
 
 def asked(kind: str, policy: str, number: int, length: int) -> tuple[Image.Image, str, RunSettings]:
-    """Picture, question and settings of a policy's answer ``number``: greedy and sampled ones take turns in pairs, so that
-    every model of a family has both; tree, picture and question are drawn, the same for every policy."""
-    sampled, draw = number // 2 % 2 == 1, random.Random(f"{kind} {number}")
+    """Picture, question and settings of answer ``number`` of a policy or rival: greedy and sampled ones take turns in pairs, so
+    that every model of a family has both; tree, picture and question are drawn, the same for every policy."""
+    sampled, draw = number // 2 % 2 == 1, random.Random(f"{RIVAL_TOY if kind in RIVALS else kind} {number}")
     depth, width, nodes = draw.choice(TREES)
     settings = RunSettings(
         max_new_tokens=length,
         temperature=draw.choice((0.7, 1.3)) if sampled else 0.0,
         top_p=draw.choice((1.0, 0.8)) if sampled else 1.0,
         seed=number,
-        policy=policy,
+        policy="none" if policy in RIVALS else policy,
         tree=Shape(depth=depth, width=width, nodes=nodes),
     )
     if kind == "builtin":
@@ -188,3 +196,9 @@ def _load(kind: str):
         return target, load_drafter("builtin", target)
     target = toy_target() if kind == "toy" else tiny(kind)
     return target, toy_drafter(target)
+
+
+def _load_rivals() -> dict:
+    """By name the tiny model and a rival with random weights for it; one model for all, tapped before any of them answers."""
+    target = toy_target()
+    return {name: (target, toy_rival(target, kind)) for name, kind in RIVALS.items()}

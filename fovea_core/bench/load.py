@@ -17,7 +17,7 @@ from statistics import fmean, median
 from fovea_core.bench.load_figures import ADAPTIVE, FIXED, PLAIN, Batch, against, overall, setting, summed
 from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, Sitting
 from fovea_core.bench.models import Loader, load_builtin
-from fovea_core.bench.timing import RESAMPLES
+from fovea_core.bench.timing import FEWEST, RESAMPLES
 from fovea_core.bench.workloads import Case, draw_case
 from fovea_core.decode.batch import Asked, Clock, Lockstep, serve
 from fovea_core.decode.cost import max_depth
@@ -149,10 +149,11 @@ def measure_settings(
     bursts = time_bursts(ways, asked, max(lengths.values()), median(alone_ms))
     step("bursts")
     others = watch.others()
-    settings = [setting(*key, batches) for key, batches in measured.items()]
+    alone = {kind for kind, chosen in by_kind.items() if len(chosen) < FEWEST}
+    settings = [setting(*key, batches, key[0] in alone) for key, batches in measured.items()]
     return {
         "settings": settings,
-        "loads": {str(requests): summed(measured, requests) for requests in loads},
+        "loads": {str(requests): summed(measured, requests, bool(alone)) for requests in loads},
         "overall": overall(settings),
         "bursts": bursts,
         "answers": ways.answers,

@@ -31,9 +31,9 @@ class Batch:
     choices: Counter
 
 
-def setting(kind: str, length: str, requests: int, batches: list[Batch]) -> dict:
+def setting(kind: str, length: str, requests: int, batches: list[Batch], alone: bool = False) -> dict:
     """One setting: tokens a second by way, the best fixed one, the chooser's rate over it and over plain with 95 % intervals
-    (batches drawn again), and shares of its rounds."""
+    (batches drawn again; None where all are of one picture ``alone``), and shares of its rounds."""
     rates = {name: _rate(batches, name) for name in (*FIXED, ADAPTIVE)}
     best = max(FIXED, key=rates.__getitem__)
     choices = sum((batch.choices for batch in batches), Counter())
@@ -45,8 +45,8 @@ def setting(kind: str, length: str, requests: int, batches: list[Batch]) -> dict
         "tokens": sum(batch.tokens for batch in batches),
         "tokens_per_s": rates,
         "best": best,
-        **against("best", [_pairs(batches, best)]),
-        **against("plain", [_pairs(batches, PLAIN)]),
+        **against("best", [_pairs(batches, best)], alone),
+        **against("plain", [_pairs(batches, PLAIN)], alone),
         "rounds": {name: choices[name] / rounds if rounds else 0.0 for name in ("nothing", "chain", "tree")},
         "nodes": choices["nodes"] / rounds if rounds else 0.0,
     }
@@ -62,34 +62,42 @@ def _pairs(batches: list[Batch], other: str) -> list[tuple[float, float]]:
     return [(batch.ms[other], batch.ms[ADAPTIVE]) for batch in batches]
 
 
-def against(name: str, groups: list[list[tuple[float, float]]]) -> dict:
+def against(name: str, groups: list[list[tuple[float, float]]], alone: bool = False) -> dict:
     """Mean ratio over groups, and its interval, as ``of_NAME``."""
-    return {f"of_{name}": fmean(ratio(group) for group in groups), f"of_{name}_interval": bootstrap_interval(groups)}
+    ends = None if alone else bootstrap_interval(groups)
+    return {f"of_{name}": fmean(ratio(group) for group in groups), f"of_{name}_interval": ends}
 
 
-def summed(measured: dict[tuple[str, str, int], list[Batch]], requests: int) -> dict:
+def summed(measured: dict[tuple[str, str, int], list[Batch]], requests: int, alone: bool = False) -> dict:
     """All settings of one load: by way the mean over them of its rate over plain's, with its interval; the chooser's over the
-    best fixed one's."""
+    best fixed one's. ``alone``: a kind has one picture only."""
     groups = [batches for (_, _, load), batches in measured.items() if load == requests]
     rows = {}
     for name in (*FIXED, ADAPTIVE):
         pairs = [[(batch.ms[PLAIN], batch.ms[name]) for batch in batches] for batches in groups]
-        rows[name] = against("plain", pairs)
+        rows[name] = against("plain", pairs, alone)
     best = [_pairs(batches, max(FIXED, key=lambda name, batches=batches: _rate(batches, name))) for batches in groups]
-    return {"rows": rows, **against("best", best)}
+    return {"rows": rows, **against("best", best, alone)}
 
 
 def overall(settings: list[dict]) -> dict:
     """Share of settings in which the chooser reaches NEAR of the best fixed rate, in how many it surely does not; its least
-    rate over plain's, and in how many settings it is below NEAR of that, surely or not."""
+    rate over plain's, and in how many settings it is below NEAR of that, surely or not. Nothing is sure where the interval is
+    not known (unknown_intervals settings)."""
     near = [one["of_best"] >= NEAR for one in settings]
+
+    def surely_below(name: str) -> int:
+        ends = [one[f"of_{name}_interval"] for one in settings]
+        return sum(known is not None and known[1] < NEAR for known in ends)
+
     return {
         "settings": len(settings),
         "near_best": sum(near),
         "near_best_share": fmean(near),
-        "surely_below_best": sum(one["of_best_interval"][1] < NEAR for one in settings),
+        "surely_below_best": surely_below("best"),
         "least_of_plain": min(one["of_plain"] for one in settings),
         "below_plain": sum(one["of_plain"] < NEAR for one in settings),
-        "surely_below_plain": sum(one["of_plain_interval"][1] < NEAR for one in settings),
+        "surely_below_plain": surely_below("plain"),
+        "unknown_intervals": sum(one["of_plain_interval"] is None for one in settings),
         "wanted": {"near": NEAR, "share": WANTED},
     }

@@ -129,7 +129,7 @@ def faithful_rows(result: dict) -> list[tuple[str, list[str]]]:
     ]
 
 
-#: Columns of the tables of bench/policies.py; each change is set in brackets where its interval includes 0.
+#: Columns of the tables of bench/policies.py; each change is set in brackets where it is not sure.
 POLICY_FIGURES = ("tau", "pointing", "speedup")
 
 
@@ -146,7 +146,7 @@ def print_policies(result: dict, console: Console | None = None) -> None:
 
 
 def policy_cells(row: dict) -> list[str]:
-    """The cells of a row as ``print_policies`` has them; a change in brackets is one whose interval includes 0."""
+    """The cells of a row as ``print_policies`` has them; one in brackets has an interval that includes 0 or is not known."""
     overall = row["overall"]
     cells = [f"{_cell(name, overall[name])} {_change(overall, name)}".strip() for name in POLICY_FIGURES]
     cells += [_cell("entries", overall["entries"]), _cell("same_ids_rate", overall["captured"])]
@@ -156,12 +156,12 @@ def policy_cells(row: dict) -> list[str]:
 
 
 def _change(figures: dict, name: str) -> str:
-    """A change with its sign; in brackets where its interval includes 0, empty where there is none."""
+    """A change with its sign; in brackets where its interval includes 0 or is not known, empty where there is none."""
     change, interval = figures[f"{name}_change"], figures[f"{name}_interval"]
-    if change is None or interval is None or (change == 0 and tuple(interval) == (0.0, 0.0)):
+    if change is None or (change == 0 and (interval is None or tuple(interval) == (0.0, 0.0))):
         return ""
     text = f"{100 * change:+.0f} points" if name == "pointing" else f"{change:+.2f}"
-    return f"({text})" if interval[0] <= 0 <= interval[1] else text
+    return f"({text})" if interval is None or interval[0] <= 0 <= interval[1] else text
 
 
 def print_focus(result: dict, console: Console | None = None) -> None:
@@ -180,11 +180,11 @@ def print_focus(result: dict, console: Console | None = None) -> None:
 
 
 def print_exact(result: dict, console: Console | None = None) -> None:
-    """Print a result of ``bench exact``: a row a family and policy, and the sum."""
+    """Print a result of ``bench exact``: a row a family and policy or rival, and the sum."""
     console = console or Console(stderr=True)
     table = Table(title="bench exact: speculative against plain ids, float32", title_justify="left")
     table.add_column("family", no_wrap=True)
-    table.add_column("policy", no_wrap=True)
+    table.add_column("policy or rival", no_wrap=True)
     for name in ("answers", "tokens", "sampled", "tau", "ids differing"):
         table.add_column(name, justify="right")
     for family, rows in result["families"].items():

@@ -33,8 +33,8 @@ def print_budgets(result: dict, console: Console | None = None) -> None:
 
 
 def print_table1(result: dict, console: Console | None = None) -> None:
-    """A row a way: speedup with its spread over the repeats, its change against FOVEA (in brackets where the interval includes
-    0), tau, and the speedups by kind of picture."""
+    """A row a way: speedup with its spread over the repeats, its change against FOVEA (in brackets where it is not sure),
+    tau, and the speedups by kind of picture."""
     console = console or Console(stderr=True)
     table = Table(title=f"bench table1, seeds {result['workload']['seeds']}", title_justify="left")
     table.add_column("way", no_wrap=True)
@@ -53,11 +53,11 @@ def print_table1(result: dict, console: Console | None = None) -> None:
 
 
 def _change(part: dict) -> str:
-    """Change of the speedup against FOVEA; in brackets where it is not sure."""
+    """Change of the speedup against FOVEA; in brackets where its interval includes 0 or is not known."""
     change, ends = part["speedup_change"], part["speedup_interval"]
-    if change is None or ends is None:
+    if change is None:
         return "-"
-    return f"({change:+.2f})" if ends[0] <= 0 <= ends[1] else f"{change:+.2f}"
+    return f"({change:+.2f})" if ends is None or ends[0] <= 0 <= ends[1] else f"{change:+.2f}"
 
 
 def _percent(value: float | None) -> str:

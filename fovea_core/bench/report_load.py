@@ -50,15 +50,17 @@ def print_load(result: dict, console: Console | None = None) -> None:
 def verdict(result: dict) -> list[str]:
     """What was wanted and what came out, in a line each."""
     whole, wanted = result["overall"], result["overall"]["wanted"]
+    unknown = whole.get("unknown_intervals", 0)  # results of before have none
+    said = f"; not known of {unknown} whose interval is not" if unknown else ""
     return [
         f"At least {wanted['near']:.2f} of the best fixed shape in {whole['near_best']} of {whole['settings']} settings "
         f"({100 * wanted['share']:.0f} % wanted); surely below it in {whole['surely_below_best']}.",
         f"At least {whole['least_of_plain']:.2f} of plain decoding everywhere; below {wanted['near']:.2f} in "
-        f"{whole['below_plain']} settings, surely in {whole['surely_below_plain']} (none wanted).",
+        f"{whole['below_plain']} settings, surely in {whole['surely_below_plain']} {said} (none wanted).",
         f"{100 * result['same_ids_rate']:.1f} % of {result['answers']:,} answers have the ids of their single plain run.",
     ]
 
 
 def _interval(row: dict, name: str) -> str:
-    low, high = row[f"of_{name}_interval"]
-    return f"{row[f'of_{name}']:.2f} ({low:.2f} to {high:.2f})"
+    ends = row[f"of_{name}_interval"]
+    return f"{row[f'of_{name}']:.2f} ({f'{ends[0]:.2f} to {ends[1]:.2f}' if ends else 'interval not known'})"

@@ -13,10 +13,11 @@ from pathlib import Path
 from fovea_core.bench.models import load_builtin
 from fovea_core.bench.policies import FULL, read_table
 from fovea_core.decode.draft import Drafter
-from fovea_core.decode.fovea import RIVALS, load_drafter, trained_in
+from fovea_core.decode.fovea import load_drafter
 from fovea_core.decode.lookup import LookupDrafter
 from fovea_core.settings import SettingsError
 from fovea_core.targets.base import Target
+from fovea_core.targets.shelf import RIVALS, trained_in
 
 SHIPPED = {FULL: "fovea, shipped", "blind": "blind twin, shipped"}
 #: (speedup, tau) change against full FOVEA of the paper's ablations: the means of what it has on MMT-Bench and OCRBench.

@@ -11,6 +11,8 @@ import numpy as np
 
 REPEATS = 3
 RESAMPLES = 4_000
+#: Pictures that a group needs for an interval: one picture drawn again is always itself, and would look sure.
+FEWEST = 2
 
 
 def interleaved_times(ways: dict[str, Callable[[], object]], repeats: int = REPEATS) -> dict[str, list[float]]:
@@ -41,10 +43,11 @@ def bootstrap_interval(
 ) -> tuple[float, float] | None:
     """95 % percentile interval of the mean over groups of ``ratio``, pictures drawn again with replacement inside each group.
 
-    groups: per kind its (plain ms, speculative ms) pairs, a picture a pair. None where no group has a pair.
+    groups: per kind its (plain ms, speculative ms) pairs, a picture a pair; one without a pair is left out. None, which is 'not
+    known', where no group has a pair or one has fewer than FEWEST with something below.
     """
     groups = [group for group in groups if group]
-    if not groups:
+    if not groups or any(sum(second > 0 for _, second in group) < FEWEST for group in groups):
         return None
     rng = np.random.default_rng(seed)
     total = np.zeros(resamples)
@@ -62,12 +65,13 @@ def change_interval(
     """95 % percentile interval of the mean over groups of a/b - c/d, pictures (a, b, c, d) drawn again with replacement inside
     each group, so that both sides of a difference always see the same pictures.
 
-    A group in which a or c has nothing below it is left out; None where none is left.
+    A group in which a or c has nothing below it is left out; None, which is 'not known', where none is left or one has fewer
+    than FEWEST pictures with something below a, or below c.
     """
     groups = [
         rows for group in groups if (rows := np.array(group, float)).size and rows[:, 1].sum() > 0 and rows[:, 3].sum() > 0
     ]
-    if not groups:
+    if not groups or any((rows[:, (1, 3)] > 0).sum(0).min() < FEWEST for rows in groups):
         return None
     rng = np.random.default_rng(seed)
     total = np.zeros(resamples)

@@ -10,10 +10,15 @@ from PIL import Image
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, SiglipVisionConfig
 
+from fovea_core.decode.draft import Drafter as Drafting
 from fovea_core.decode.fovea import FoveaDrafter
+from fovea_core.decode.rival import TrainedRival
+from fovea_core.drafter.checkpoint import make_drafter
 from fovea_core.drafter.model import Drafter, DrafterConfig
+from fovea_core.drafter.rival import FUSING, KINDS, RivalConfig
 from fovea_core.targets.base import Target
 from fovea_core.targets.llava import ImageSettings, LlavaTarget
+from fovea_core.targets.looking import look_layers
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<image>", "<ask>", "<answer>")
 PAD, BOS, EOS, IMAGE, ASK, ANSWER = range(6)
@@ -105,8 +110,24 @@ def toy_target(seed: int = 0, cells: int = CELLS, **options) -> LlavaTarget:
 
 def toy_drafter(target: Target, seed: int = 0, **changes) -> FoveaDrafter:
     """FOVEA's drafter with random weights on a toy target; ``changes`` go into its DrafterConfig."""
+    return FoveaDrafter(_random(DrafterConfig(**(_sizes(target) | changes)), target, seed))
+
+
+def toy_rival(target: Target, kind: str, seed: int = 0) -> Drafting:
+    """The rival ``kind`` (drafter.rival.KINDS) with random weights on a toy target, which is tapped where it fuses layers."""
+    layers, settings = len(target.backbone.layers), KINDS[kind]
+    wanted = _sizes(target) | {"taps": tuple(range(layers))[-2:] if kind in FUSING else ()}
+    target.tap(wanted["taps"])
+    if not settings:
+        return FoveaDrafter(_random(DrafterConfig(**wanted, sighted=False), target, seed))
+    mixed = len(look_layers(layers)) if settings.get("source") == "cells" else 0
+    return TrainedRival(_random(RivalConfig(**wanted, kind=kind, layers=mixed, **settings), target, seed), kind)
+
+
+def _sizes(target: Target) -> dict:
+    """What a drafter's config has from a toy target."""
     config = target.model.config.text_config
-    wanted = {
+    return {
         "hidden_size": target.hidden_size,
         "vocab_size": target.vocab_size,
         "heads": config.num_attention_heads,
@@ -115,12 +136,15 @@ def toy_drafter(target: Target, seed: int = 0, **changes) -> FoveaDrafter:
         "intermediate_size": config.intermediate_size,
         "correction_width": 24,
     }
+
+
+def _random(config: DrafterConfig, target: Target, seed: int) -> Drafter:
     torch.manual_seed(seed)
-    drafter = Drafter(DrafterConfig(**(wanted | changes)))
+    drafter = make_drafter(config)
     with torch.no_grad():
         for parameter in drafter.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.15)
-    return FoveaDrafter(drafter.attach(target.embedding, target.head).requires_grad_(False))
+    return drafter.attach(target.embedding, target.head).requires_grad_(False)
 
 
 def toy_picture(seed: int = 0, width: int = 60, height: int = 40) -> Image.Image:

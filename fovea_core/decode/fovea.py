@@ -17,7 +17,7 @@ import torch
 
 from fovea_core.decode.around import RunAround
 from fovea_core.decode.tree import Draft, Read, root_only
-from fovea_core.drafter.checkpoint import CONFIG_NAME, DrafterError, read_config, read_drafter, title
+from fovea_core.drafter.checkpoint import DrafterError, read_config, read_drafter, title
 from fovea_core.drafter.model import Drafter, DrafterConfig
 from fovea_core.drafter.rival import RivalConfig, RivalDrafter
 from fovea_core.drafter.step import Body, FoldedDrafter
@@ -25,6 +25,7 @@ from fovea_core.fingerprint import fingerprint
 from fovea_core.memory.correct import FoldedCorrection, FoldedMemory
 from fovea_core.memory.select import Policy, make_policy
 from fovea_core.settings import RunSettings
+from fovea_core.targets import shelf
 from fovea_core.trace.events import Shape
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets" / "builtin"
@@ -32,17 +33,10 @@ ASSETS = Path(__file__).resolve().parents[2] / "assets" / "builtin"
 SPECULATIVE = 64
 #: Drafters that come with the explorer, by name.
 BUILTIN = {"builtin": ASSETS / "drafter", "blind": ASSETS / "blind"}
-#: Drafters of the Lab: a folder each, by name. What is not there was not trained.
-RIVALS = ASSETS.parent / "rivals"
-
-
-def trained_in(folder: Path = RIVALS) -> dict[str, Path]:
-    """The drafters in ``folder`` by name."""
-    return {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{CONFIG_NAME}"))}
 
 
 def load_drafter(name: str | Path, target):
-    """The drafter called ``name`` (builtin, blind, one of the Lab's or a folder) for a loaded target (targets.base.Target):
+    """The drafter called ``name`` (builtin, blind, lab-NAME for the Lab's, or a folder) for a loaded target (targets.base):
     a FoveaDrafter, or a decode.rival.TrainedRival where its config names a kind.
 
     Raises DrafterError with one sentence that names what is wrong: no such folder, another target's drafter, a missing,
@@ -50,7 +44,7 @@ def load_drafter(name: str | Path, target):
     """
     from fovea_core.decode.rival import TrainedRival
 
-    known = trained_in() | BUILTIN
+    known = BUILTIN | {shelf.LAB + name: path for name, path in shelf.trained_in(shelf.RIVALS).items()}
     folder = known.get(str(name), Path(name).expanduser())
     if not folder.is_dir():
         raise DrafterError(f"There is no drafter {str(name)[:100]!r}: use {', '.join(known)}, none, a folder or a hub id.")

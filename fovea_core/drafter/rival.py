@@ -22,6 +22,18 @@ from torch import Tensor, nn
 
 from fovea_core.drafter.model import Drafter, DrafterConfig, Norm
 
+#: Which rival is which settings of a RivalConfig; EAGLE-3 has none, only layers of the target fused beside its last one.
+KINDS: dict[str, dict] = {
+    "eagle3": {},
+    "prefix": {"context": "image"},
+    "compressed": {"context": "vectors"},
+    "dream": {"context": "image", "kept": 0.75, "source": "states"},
+    "hawk": {"source": "cells"},
+    "tiger": {"source": "routed"},
+    "unilaspec": {"source": "watched", "gated": True, "parallel": True},
+}
+#: Those that fuse such layers.
+FUSING = ("eagle3", "dream")
 #: Vectors that stand in the context where it is compressed; a further one is fused into each text item.
 VECTORS = 2
 #: Image tokens that are noted of each look of the target.

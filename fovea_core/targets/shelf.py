@@ -24,6 +24,24 @@ BUILTIN = ASSETS / "builtin" / "target"
 KNOWN = ASSETS / "targets.json"
 #: The smallest of the known targets, which a Space without a GPU offers for photographs.
 PHOTOS = "HuggingFaceTB/SmolVLM-256M-Instruct"
+#: Drafters that the Lab trained for the embedded target (train.lab): a folder each. What is not there was not trained.
+RIVALS = ASSETS / "rivals"
+#: What stands before their names, some of which are those of policies and of the drafters that come along.
+LAB = "lab-"
+#: The rows of the Lab whose weights are kept, and what a person calls them.
+LAB_ROWS = {
+    "fovea": "FOVEA",
+    "blind": "drafter without memory",
+    "eagle3": "EAGLE-3-style",
+    "prefix": "fixed prefix (MSD-style)",
+    "compressed": "compressed prefix (ViSpec-style)",
+    "dream": "DREAM-style",
+    "hawk": "HAWK-style",
+    "tiger": "TIGER-style",
+    "unilaspec": "Uni-LaSpec-style",
+}
+#: Those of which only the abstract is known, and how they say so.
+ABSTRACTS, ABSTRACT = ("hawk", "tiger", "unilaspec"), "built from the abstract"
 #: Model types as config.json names them, beside the embedded target's own.
 FAMILIES = ("llava_next", "qwen2_5_vl", "smolvlm", "idefics3")
 #: Drafters that go with every target.
@@ -225,6 +243,25 @@ def gigabytes(count: int) -> str:
 def stored_bytes(folder: Path) -> int:
     """Size of the weight files."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+
+
+def trained_in(folder: Path) -> dict[str, Path]:
+    """The trained drafters in ``folder`` by name."""
+    return {path.parent.name: path.parent for path in sorted(folder.glob("*/fovea_drafter.json"))}
+
+
+def lab_drafters() -> dict[str, str]:
+    """The Lab's drafters that lie here for the embedded target as it is: name -> what a person calls it, in the Lab's order."""
+    own = {name: path for name, path in trained_in(RIVALS).items() if fits(str(path), BUILTIN)}
+    order = list(LAB_ROWS)
+    names = sorted(own, key=lambda name: order.index(name) if name in order else len(order))
+    return {LAB + name: lab_label(name) for name in names}
+
+
+def lab_label(name: str) -> str:
+    """What a person calls the Lab's drafter in the folder ``name``."""
+    built = f", {ABSTRACT}" if name in ABSTRACTS else ""
+    return f"{LAB_ROWS.get(name, name[:60])}{built} (Lab's budget)"
 
 
 def fits(drafter: str, target: Path) -> bool:

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-#: What is known of a rival.
-MANNER, ABSTRACT = "its manner, not its code", "built from the abstract"
+from fovea_core.drafter.rival import FUSING, KINDS
+from fovea_core.targets.shelf import ABSTRACT, ABSTRACTS, LAB_ROWS
+
+#: Layers of the target that the artifacts keep beside its last, for the rows that fuse them.
+TAPS = 2
+#: What is known of a rival that is more than its abstract.
+MANNER = "its manner, not its code"
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Variant:
 
 
 #: FOVEA and its twin: the same body without the memory. It is the paper's 'without visual correction', retrained.
-TWINS = {"drafter": Variant("FOVEA"), "blind": Variant("drafter without memory", sighted=False)}
+TWINS = {"drafter": Variant(LAB_ROWS["fovea"]), "blind": Variant(LAB_ROWS["blind"], sighted=False)}
 
 #: L_hid and a cross-entropy with the target's whole distribution, as EAGLE and those after it have; no margin.
 _EAGLE = {"hidden": 1.0, "kl": 1.0, "token": 0.0, "middle": 0.0}
@@ -53,26 +58,21 @@ _EAGLE = {"hidden": 1.0, "kl": 1.0, "token": 0.0, "middle": 0.0}
 _TOKENS = {"hidden": 0.0, "kl": 1.0, "token": 0.0, "middle": 0.0}
 
 
-def _rival(label: str, known: str, loss: dict, **options) -> Variant:
+def _rival(name: str, loss: dict, **options) -> Variant:
     """A row without FOVEA's memory. What an abstract leaves open is ours (docs/LOG.md): of HAWK all cells are read, none is
     chosen; in DREAM's context stay the image tokens on which the target looked most at the end of the prompt."""
-    return Variant(label, known, sighted=False, loss=loss, **options)
+    known, taps = ABSTRACT if name in ABSTRACTS else MANNER, TAPS if name in FUSING else None
+    return Variant(LAB_ROWS[name], known, sighted=False, rival=KINDS[name], loss=loss, taps=taps, **options)
 
 
 RIVALS = {
-    "eagle3": _rival("EAGLE-3-style", MANNER, _TOKENS, taps=2),
-    "prefix": _rival("fixed prefix (MSD-style)", MANNER, _EAGLE, rival={"context": "image"}, kept=(0.25, 1.0)),
-    "compressed": _rival("compressed prefix (ViSpec-style)", MANNER, _EAGLE, rival={"context": "vectors"}),
-    "dream": _rival("DREAM-style", MANNER, _EAGLE, rival={"context": "image", "kept": 0.75, "source": "states"}, taps=2),
-    "hawk": _rival("HAWK-style", ABSTRACT, _EAGLE, rival={"source": "cells"}, own=0.5),
-    "tiger": _rival("TIGER-style", ABSTRACT, _TOKENS, rival={"source": "routed"}, reinforce=0.1),
-    "unilaspec": _rival(
-        "Uni-LaSpec-style",
-        ABSTRACT,
-        _TOKENS,
-        rival={"source": "watched", "gated": True, "parallel": True},
-        by_prefix=True,
-    ),
+    "eagle3": _rival("eagle3", _TOKENS),
+    "prefix": _rival("prefix", _EAGLE, kept=(0.25, 1.0)),
+    "compressed": _rival("compressed", _EAGLE),
+    "dream": _rival("dream", _EAGLE),
+    "hawk": _rival("hawk", _EAGLE, own=0.5),
+    "tiger": _rival("tiger", _TOKENS, reinforce=0.1),
+    "unilaspec": _rival("unilaspec", _TOKENS, by_prefix=True),
 }
 
 #: FOVEA with a part left out, as in the paper's ablations, or with an objective of ours beside the paper's (train.looks).
@@ -87,5 +87,3 @@ ABLATIONS = {
 
 #: All rows of the Lab in the order in which they are trained.
 ROWS = {"fovea": TWINS["drafter"], "blind": TWINS["blind"], **RIVALS, **ABLATIONS}
-#: Layers of the target that the artifacts keep beside its last, for the rows that fuse them.
-TAPS = 2

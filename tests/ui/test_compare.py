@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import time
@@ -136,7 +137,11 @@ def brute(a: Summary, b: Summary) -> dict:
     def of(summary: Summary) -> dict:
         reads = [token.read for token in summary.tokens if token.read]
         mean = (lambda values: statistics.fmean(values)) if reads else (lambda values: None)
+        mine = [entries for entries in sets(summary) if entries is not None]
+        kept = [len(x & y) / len(x | y) for x, y in itertools.pairwise(mine)]
         return {
+            "kept": statistics.fmean(kept) if kept else None,
+            "choosing": summary.select_ms / summary.rounds if summary.rounds else None,
             "tokens": len(summary.tokens),
             "rounds": summary.rounds,
             "tau": summary.tau,
@@ -232,6 +237,8 @@ def test_two_loaded_traces_stand_on_one_scrubber(opened, tmp_path):
     assert shown["tau"] == (f"{one.tau:.2f}", f"{other.tau:.2f}")
     assert shown["rounds"] == (str(one.rounds), str(other.rounds)) and shown["same text"] == ("yes", None)
     assert shown["speed"] == (f"{one.compared.speedup:.2f} ×", "–")
+    assert shown["choosing entries"] == tuple(f"{expected[side]['choosing']:.2f}" for side in "ab")
+    assert shown["same as the word before"] == tuple(f"{100 * expected[side]['kept']:.0f} %" for side in "ab")
     assert shown["overlap, mean"] == (f"{100 * expected['overlap']['mean']:.0f} %", None)
     for token in (1, 4, 11, len(one.tokens)):
         scrub_to(opened, token)

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from fovea_core.targets.shelf import LAB, LAB_ROWS, lab_label
 from fovea_core.trace.codec import decode, unpack_entries, unpack_masses
 from fovea_core.trace.fold import fold
 from fovea_core.trace.laws import checked
@@ -468,3 +469,41 @@ def test_sample_traces_are_lawful():
         summary = summary_of(sample_lines(variant))
         assert summary.rounds > 0 and (summary.reason == "stopped" or summary.ids[-1] == EOS)
         assert (summary.started.picture_width_px, summary.started.picture_height_px) == SIZE_PX
+
+
+def without_reads(lines, drafter: str):
+    """A run whose drafter reads nothing, as a rival's."""
+    events = [event for line in lines[1:] if (event := json.loads(line))["kind"] != "memory_read"]
+    kept = [lines[0], *(json.dumps(event | {"n": n}) for n, event in enumerate(events))]
+    return change(kept, "run_started", drafter={"id": drafter, "fingerprint": "0" * 64}, policy="none")
+
+
+def test_a_run_without_maps_says_so(show):
+    """A sentence stands where maps would be, with what a rival of the Lab has instead; a run with reads has none."""
+    page = show(sample_lines(), **END)
+    assert page.is_hidden(".fv-mapless")
+    page = show(without_reads(sample_lines(), "lab-tiger"), page=page, **END)
+    assert page.inner_text(".fv-mapless") == (
+        "The drafter of this run reads no visual memory, so its words have no maps; it reads a few image tokens that it "
+        "chooses once a step, which are not recorded."
+    )
+    assert "drafts by TIGER-style, built from the abstract (Lab's budget)" in page.inner_text(".fv-meta")
+    page = show(without_reads(sample_lines(), "blind"), page=page, **END)
+    assert page.inner_text(".fv-mapless").endswith("so its words have no maps.")
+    page = show(without_reads(sample_lines(), "lab-<b>"), page=page, **END)
+    assert page.inner_text(".fv-mapless").endswith("so its words have no maps.")
+    said = page.evaluate("FOVEA.maplessOf({ started: { drafter: { id: 'lab-hawk' }, policy: 'none' }, hasLooks: true })")
+    assert said.endswith("pooled into cells. 'target looked' shows the target's own look.")
+    assert page.evaluate("FOVEA.maplessOf({ started: { drafter: null, policy: 'none' } })") == ""
+
+
+def test_the_labs_drafters_have_the_names_of_the_shelf(show):
+    """What the player calls them is what page and API call them."""
+    page = show(sample_lines(), **END)
+    for name in LAB_ROWS:
+        way = page.evaluate("(id) => FOVEA.wayOf({ drafter: { id }, policy: 'none' })", LAB + name)
+        assert way == lab_label(name)
+    assert (
+        page.evaluate("FOVEA.wayOf({ drafter: { id: 'lab-fovea' }, policy: 'topk-4' })")
+        == "FOVEA (Lab's budget), policy topk-4"
+    )
