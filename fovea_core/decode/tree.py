@@ -66,7 +66,7 @@ class Draft:
 def transfer(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The same values on the host, of whatever kinds and shapes, in one transfer: the host waits for the device once."""
     order = sorted(range(len(tensors)), key=lambda i: -tensors[i].element_size())  # so that each kind begins where it may
-    raw = torch.cat([tensors[i].reshape(-1).view(torch.uint8) for i in order]).cpu()
+    raw = torch.cat([tensors[i].contiguous().view(-1).view(torch.uint8) for i in order]).cpu()
     host, first = list(tensors), 0
     for i in order:
         size = tensors[i].numel() * tensors[i].element_size()
