@@ -115,11 +115,10 @@ def decode(
         if chooser:
             chooser.learn(draft, verdict)
         # 6 report
-        told = [] if early else watch.aside(partial(report.drafted, draft))
+        checked = watch.ms()
+        told = [] if early else report.drafted(draft)
         report.emit(verdict.emitted)
-        verified = report.verified(
-            draft, verdict, drafted - began, watch.ms() - resumed, watch.aside(partial(looks.of, verdict))
-        )
+        verified = report.verified(draft, verdict, drafted - began, checked - resumed, watch.aside(partial(looks.of, verdict)))
         yield from watch.hand_over([*told, *verified])
     yield from watch.hand_over([report.finished(reason, watch.ms(), prefill_ms)])
 
