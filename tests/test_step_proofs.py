@@ -1,4 +1,7 @@
-"""What a GPU wants of the draft step, proven on a CPU: few reads by the host, one graph, buffers that stay where they are."""
+"""What a GPU wants of a round, proven on a CPU: one read by the host, one graph, buffers that stay where they are.
+
+Runs here go the way that a GPU's go (``early`` False): what is drafted stays in tensors until the round's end.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from fovea_core.bench.tiny import tiny
-from fovea_core.decode.fovea import FoveaDrafter
+from fovea_core.decode.fovea import FoveaDrafter, FoveaRun
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain
+from fovea_core.decode.verify import Reader
 from fovea_core.drafter.step import FoldedDrafter
 from fovea_core.settings import Shape, make_settings
 from tests.toys import toy_drafter, toy_picture
@@ -30,7 +35,8 @@ class HostReads(TorchFunctionMode):
 
     On a CPU a copy to the host runs no operation that could be seen, so tensors are marked instead: those of the model, made
     with a device, moved to one, or computed from marked ones lie on the device; ``cpu`` brings one back. Reading a marked
-    one, finding non-zero places or choosing by a mask counts.
+    one, finding non-zero places or choosing by a mask counts. ``sent``: how many tensors went from the host to the device;
+    a GPU's host waits for these too.
     """
 
     READS = ("cpu", "tolist", "item", "numpy", "__int__", "__float__", "__bool__", "__index__", "nonzero", "masked_select")
@@ -38,6 +44,7 @@ class HostReads(TorchFunctionMode):
     def __init__(self, *holders) -> None:
         super().__init__()
         self.reads: Counter[str] = Counter()
+        self.sent = 0
         seen: set[int] = set()
         for holder in holders:
             _mark_all(holder, seen)
@@ -55,13 +62,31 @@ class HostReads(TorchFunctionMode):
         if name == "cpu":
             result = result.clone()  # on a CPU it is the very tensor, mark and all
         elif name == "to" and not here and any(isinstance(value, torch.device) for value in args):
-            result, here = result.clone(), True
+            result, here, self.sent = result.clone(), True, self.sent + 1
         elif here or kwargs.get("device") is not None or (name == "to" and any(_marked(value) for value in given[1:])):
-            here = True
+            here, self.sent = True, self.sent + (name in ("tensor", "as_tensor", "new_tensor"))
         for value in tree_flatten(result)[0] if here and name != "cpu" else ():
             if isinstance(value, Tensor):
                 value.on_device = True
         return result
+
+
+class Scalars(TorchDispatchMode):
+    """Counts operators whose result the host has to know to go on, wherever their tensors lie and whoever calls them."""
+
+    OPERATORS = ("_local_scalar_dense", "item", "nonzero", "masked_select", "is_nonzero", "equal", "unique_dim", "_unique2")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        if name in self.OPERATORS:
+            self.count[name] += 1
+        if name in ("index", "index_put_") and any(part is not None and part.dtype == torch.bool for part in args[1]):
+            self.count["mask"] += 1
+        return func(*args, **(kwargs or {}))
 
 
 def _marked(value: Tensor) -> bool:
@@ -95,33 +120,71 @@ def pair():
     return target, toy_drafter(target)
 
 
-def rounds_of(target, drafter, settings, watch=None):
-    """(reads of the round, its event) of every round of a run; ``watch`` is called after each."""
+def rounds_of(target, drafter, settings):
+    """(reads of the round, its event) of every round of a run as a GPU makes it."""
     reads = HostReads(target.backbone, target.embedding, target.head, target.norm, drafter)
     found = []
     with reads:
-        events = decode(target, drafter, toy_picture(), QUESTION, settings)
-        for event in events:
+        for event in decode(target, drafter, toy_picture(), QUESTION, settings, early=False):
             if event.kind == "round_verified":
                 found.append((Counter(reads.reads), event))
-                if watch is not None:
-                    watch()
             if event.kind in ("prefill_done", "round_verified"):
                 reads.reads.clear()
     return found
 
 
+@pytest.mark.parametrize("draw", [{}, {"temperature": 0.9, "top_p": 0.8, "seed": 3}], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("detail", ["rounds", "nodes"])
 @pytest.mark.parametrize("tree", TREES)
-def test_host_reads_a_round(pair, tree):
-    """Three today: the draft once as a whole, the target's tokens once, and the figures of rejected nodes once. The wish is
-    one; the draft's tree is read since its mask is built on the host, the figures since the report wants them."""
+def test_one_host_read_a_round(pair, tree, detail, draw):
+    """Tree, memory reads, the target's tokens and the figures of the rejected nodes come in one transfer; nothing else is read,
+    whether nodes are told or not, greedy or drawn."""
     target, drafter = pair
-    settings = make_settings(max_new_tokens=24, tree=TREES[tree], detail="rounds")
+    settings = make_settings(max_new_tokens=24, tree=TREES[tree], detail=detail, **draw)
     found = rounds_of(target, drafter, settings)
     assert len(found) > 5 and any(event.rejected for _, event in found)
-    for reads, event in found:
-        drafted = bool(event.accepted or event.rejected or event.unverified)  # a last round of one token drafts nothing
-        assert reads == Counter({"cpu": drafted, "tolist": 1 + bool(event.rejected)}), reads
+    assert all(reads == Counter({"cpu": 1}) for reads, _ in found), found
+
+
+@pytest.mark.parametrize("policy", ["topk-4", "dense", "none", "tiger-4", "static-4", "agnostic-4", "state-4", "foveated"])
+def test_one_host_read_a_round_with_every_way_to_choose(pair, policy):
+    """A policy that asks nothing of the run beside the memory keeps the host out of the draft, too."""
+    target, drafter = pair
+    settings = make_settings(max_new_tokens=12, tree=TREES["tree"], policy=policy)
+    assert all(reads == Counter({"cpu": 1}) for reads, _ in rounds_of(target, drafter, settings))
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_no_operator_of_a_round_asks_the_host(pair, tree):
+    """The transfer apart, no operator under a dispatch mode wants a number of a tensor: a round has at most one read. Rounds
+    told early show that the mode would see one."""
+    target, drafter = pair
+    settings = make_settings(max_new_tokens=24, tree=TREES[tree])
+    asked = {False: [], True: []}
+    for early, counts in asked.items():
+        with Scalars() as scalars:
+            for event in decode(target, drafter, toy_picture(), QUESTION, settings, early=early):
+                if event.kind == "round_verified" and (event.accepted or event.rejected or event.unverified):
+                    counts.append(scalars.count.total())
+                if event.kind in ("prefill_done", "round_verified"):
+                    scalars.count.clear()
+    assert len(asked[False]) > 5 and not any(asked[False]) and all(asked[True]), asked
+
+
+@pytest.mark.parametrize("tree", TREES)
+def test_nothing_is_sent_to_the_device_inside_a_round(pair, tree, monkeypatch):
+    """Between the begin of a draft and the round's read no tensor goes from the host to the device."""
+    target, drafter = pair
+    reads, sent, real = HostReads(target.backbone, target.embedding, target.head, target.norm, drafter), [], FoveaRun.sketch
+    monkeypatch.setattr(FoveaRun, "sketch", lambda run, shape: (setattr(reads, "sent", 0), real(run, shape))[1])
+    read = Reader.read
+    monkeypatch.setattr(Reader, "read", lambda *given: (read(*given), sent.append(reads.sent))[0])
+    settings = make_settings(max_new_tokens=24, tree=TREES[tree])
+    with reads:
+        for event in decode(target, drafter, toy_picture(), QUESTION, settings, early=False):
+            if event.kind == "prefill_done":
+                assert reads.sent > 0  # the count sees what the prefill sends
+    assert len(sent) > 5 and not any(sent[:-1])  # a last round of one token comes from the host as a whole
 
 
 def test_the_count_would_see_more(pair, monkeypatch):
@@ -161,9 +224,12 @@ def test_the_draft_step_is_one_graph(pair, tree, policy):
     torch._dynamo.reset()
 
 
-def test_buffers_stay_where_they_are_over_fifty_rounds(pair):
-    """Addresses of the drafter's caches and the target's: the same after every round from the first one on."""
+@pytest.mark.parametrize("early", [True, False])
+def test_buffers_stay_where_they_are_over_fifty_rounds(pair, early):
+    """Addresses of the drafter's caches, of its table of positions and memory and of the target's cache: the same after every
+    round from the first one on."""
     target, drafter = pair
+    drafter.folded.turns = torch.empty(0)
     started, places = [], []
     real = drafter.start
 
@@ -176,10 +242,12 @@ def test_buffers_stay_where_they_are_over_fifty_rounds(pair):
 
     def note():
         drafting, run = started[0]
-        places.append([cache.data_ptr() for cache in drafting.body.caches] + [run.cache.store.data_ptr()])
+        memory = [value for value in vars(drafting.memory).values() if isinstance(value, Tensor)]
+        kept = [*drafting.body.caches, drafting.folded.turns, *memory, run.cache.store]
+        places.append([tensor.data_ptr() for tensor in kept])
 
     settings = make_settings(max_new_tokens=120, tree=TREES["tree"], detail="rounds")
-    for event in decode(target, Watched(), toy_picture(), QUESTION, settings):
+    for event in decode(target, Watched(), toy_picture(), QUESTION, settings, early=early):
         if event.kind == "round_verified":
             note()
     assert len(places) >= 50 and all(place == places[0] for place in places)

@@ -18,7 +18,7 @@ from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, machine, versions
 from fovea_core.bench.shapes import random_target
 from fovea_core.decode.cost import device_name
 from fovea_core.decode.fovea import FoveaDrafter, FoveaRun
-from fovea_core.decode.verify import verify
+from fovea_core.decode.verify import Reader, verify
 from fovea_core.drafter.model import Drafter, DrafterConfig
 from fovea_core.memory.select import PAPER_BOUNDS
 from fovea_core.settings import PAPER_SHAPE, RunSettings
@@ -74,7 +74,8 @@ def bench_gpu(small: bool = False, say: Callable[[str], None] = lambda text: Non
 def measure_family(family: str, small: bool, device: torch.device, dtype: torch.dtype) -> dict:
     """Medians in ms: ``plain_ms`` a plain step; ``draft_ms`` a whole draft, reads included; ``select_ms`` choosing the entries
     for all states of a draft that read, ``correct_ms`` their readout and correction; ``extend_ms`` reading three committed
-    tokens; ``verify_ms`` the target's forward over the tree with the verdict; ``round_ms`` all of a round in one go.
+    tokens; ``verify_ms`` the target's forward over the tree, the host's read of both and the verdict; ``round_ms`` all of a
+    round in one go, as a GPU makes it: read once.
 
     ``speedup``: acceptance length -> length * plain_ms / round_ms, decoding only; ``pays_from``: the length at which it is 1.
     ``memory_gib``: what a drafter at work holds beside its weights (``drafter_gib``); ``peak_gib``: the highest allocation of
@@ -93,7 +94,7 @@ def measure_family(family: str, small: bool, device: torch.device, dtype: torch.
     reset_peak(device)
     works = {
         "plain_ms": lambda: plain_step(run),
-        "draft_ms": lambda: drafting.propose(PAPER_SHAPE),
+        "draft_ms": lambda: drafting.sketch(PAPER_SHAPE),
         "select_ms": rounds.select,
         "correct_ms": lambda: rounds.correct(chosen),
         "extend_ms": rounds.extend,
@@ -168,7 +169,8 @@ class Rounds:
 
     def __init__(self, run: TargetRun, drafting: FoveaRun) -> None:
         self.run, self.drafting = run, drafting
-        self.draft = drafting.propose(PAPER_SHAPE)
+        self.sketch = drafting.sketch(PAPER_SHAPE)
+        self.draft, self.reader = self.sketch.draft(), Reader(SETTINGS, SETTINGS.max_new_tokens, run.target.device)
         self.states = drafting.root.expand(PAPER_SHAPE.width, -1).contiguous()
         self.news = torch.tensor([7, 8, 9]), run.hidden[-3:], run.next_position + torch.arange(3)
 
@@ -200,15 +202,16 @@ class Rounds:
         body.stable, drafting.root, drafting.token, drafting.position = before
 
     def verify(self) -> None:
-        """The target's forward over the tree and the verdict on it."""
-        logits, _ = self.run.forward_tree(self.draft.tokens, self.draft.parents, self.draft.depths)
-        verify(self.draft, logits, SETTINGS, 0, 100, self.run.target.eos_ids)
+        """The target's forward over the tree, the host's one read and the verdict."""
+        logits, _ = self.run.forward_tree(*self.sketch.tree)
+        self.draft, found = self.reader.read(self.sketch, logits, 0)
+        verify(self.draft, logits, SETTINGS, 0, 100, self.run.target.eos_ids, found)
 
     def round(self) -> None:
         """All of it: read what was committed, draft, verify, commit three nodes of a path; then take it back."""
         committed = self.run.cache.committed
         self.extend()
-        self.draft = self.drafting.propose(PAPER_SHAPE)
+        self.sketch = self.drafting.sketch(PAPER_SHAPE)
         self.verify()
         self.run.commit([0, 1])
         self.run.cache.rewind(committed)

@@ -15,7 +15,10 @@ from fovea_core.trace.events import Shape
 
 
 class DraftRun(Protocol):
-    """A drafter at work on one request."""
+    """A drafter at work on one request.
+
+    Optional: ``sketch(shape) -> Sketch | None``, the draft of ``propose`` before the host has read it; None = the root alone.
+    """
 
     def extend(self, tokens: torch.Tensor, states: torch.Tensor, positions: torch.Tensor) -> None:
         """Take newly committed tokens.

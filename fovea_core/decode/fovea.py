@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 
 from fovea_core.decode.around import RunAround
-from fovea_core.decode.tree import Draft, Read, root_only
+from fovea_core.decode.sketch import Look, Looked, Sketch
+from fovea_core.decode.tree import Draft, root_only
 from fovea_core.drafter.checkpoint import DrafterError, read_config, read_drafter, title
 from fovea_core.drafter.model import Drafter, DrafterConfig
 from fovea_core.drafter.rival import RivalConfig, RivalDrafter
@@ -119,21 +121,6 @@ def _now() -> float:
     return 0.0 if torch.compiler.is_compiling() else time.perf_counter()
 
 
-@dataclass
-class _Look:
-    """What the states of one level retrieved, kept as tensors until the round knows which of them matter.
-
-    nodes: (m,) candidate number of each state (0 = root); every tensor has m rows.
-    """
-
-    depth: int
-    nodes: torch.Tensor
-    order: torch.Tensor
-    masses: torch.Tensor
-    stats: torch.Tensor  # (m, 5) float32: count, k_raw, peak, gate, norm of the correction
-    ms: float
-
-
 class FoveaRun:
     """One request (decode.draft.DraftRun). ``depth_limit``: deepest state that reads the memory, -1 where none does; ``ahead``:
     items that will follow the prompt, those of a draft included."""
@@ -150,7 +137,7 @@ class FoveaRun:
         self.folded, self.memory, self.policy, self.depth_limit, self.record = folded, memory, policy, depth_limit, record
         self.body, self.ahead = Body(folded), ahead
         self.root, self.token, self.position = None, None, -1
-        self.looks: list[_Look] = []
+        self.looks: list[Look] = []
         self.select_ms = 0.0
 
     @torch.inference_mode()
@@ -160,8 +147,8 @@ class FoveaRun:
         if tokens.shape[0] == 0:
             return
         device = folded.table.device
-        self.position = int(positions[-1])  # here, where positions still lie on the host
-        folded.cover(self.position + 128)
+        self.position = positions.tolist()[-1]  # here, where positions still lie on the host
+        folded.cover(self.position + 128 + (0 if self.body.stable else self.ahead))  # once for the whole answer
         tokens, positions = tokens.to(device), positions.to(device)
         self.token = tokens[-1:]
         self._append(folded.fuse_target(tokens, states.to(folded.table)), positions)
@@ -185,18 +172,24 @@ class FoveaRun:
 
     @torch.inference_mode()
     def propose(self, shape: Shape) -> Draft:
-        """Draft the tree below the last committed token: at most ``shape.nodes`` nodes, root included."""
+        """Draft the tree below the last committed token: at most ``shape.nodes`` nodes, root included; the host reads it."""
+        made = self.sketch(shape)
+        return root_only(int(self.token)) if made is None else made.draft()
+
+    @torch.inference_mode()
+    def sketch(self, shape: Shape) -> Sketch | None:
+        """``propose`` without a read by the host; None where ``shape`` leaves room for the root alone."""
         started = time.perf_counter()
         levels = min(shape.depth, shape.nodes - 1)  # a deeper node would need more ancestors than the tree may hold
         self.body.drop_speculative()
         self.looks, self.select_ms = [], 0.0
         if levels < 1:
-            return root_only(int(self.token))
+            return None
         self.folded.cover(self.position + levels + 1)
         width = min(shape.width, self.folded.config.vocab_size)
         self.body.reserve(levels * width)
         grown = self._chain(levels) if width == 1 else self._grow(levels, width)
-        return self._finish(grown, shape.nodes - 1, started)
+        return self._finish(grown, levels, shape.nodes - 1, started)
 
     def score(self, states: torch.Tensor, depth: int, nodes: torch.Tensor) -> torch.Tensor:
         """FOVEA eq 4-9: log-probabilities (m, V) of what may follow (m, d) states of one depth; notes what ``nodes`` read."""
@@ -210,7 +203,7 @@ class FoveaRun:
                 norm = torch.linalg.vector_norm(shift, dim=-1)
                 columns = (chosen.count, chosen.k_raw, chosen.peak(self.memory.n_valid), gate[:, 0], norm)
                 stats = torch.stack([column.to(torch.float32) for column in columns], 1)  # counts are whole in it
-                self.looks.append(_Look(depth, nodes, chosen.order, chosen.masses, stats, spent / states.shape[0]))
+                self.looks.append(Look(depth, nodes, chosen.order, chosen.masses, stats, spent / states.shape[0]))
         return torch.log_softmax(self.folded.logits(states), -1, dtype=torch.float32)
 
     def _turn(self, depth: int) -> torch.Tensor:
@@ -220,7 +213,7 @@ class FoveaRun:
     def _chain(self, levels: int) -> Grown:
         """Width 1: the likeliest token each time; every item sees all before it, so there is no mask and no sorting."""
         state = self.root
-        numbers = torch.arange(levels + 1, device=state.device)
+        numbers = torch.arange(levels, device=state.device)
         tokens, logps = [], []
         for depth in range(levels):
             if depth:
@@ -229,7 +222,7 @@ class FoveaRun:
             tokens.append(best.indices)
             logps.append(best.values)
         logp = torch.cat(logps)
-        return Grown(torch.cat(tokens), logp, logp.cumsum(0), numbers[:-1], numbers[1:])
+        return Grown(torch.cat(tokens), logp, logp.cumsum(0), numbers, 1)
 
     def _grow(self, levels: int, width: int) -> Grown:
         """All candidates of ``levels`` levels; candidate numbers count from 1 in the order of levels, 0 is the root."""
@@ -239,7 +232,7 @@ class FoveaRun:
         apart.fill_diagonal_(0)  # siblings do not see each other
         best = self.score(self.root, 0, torch.zeros(1, dtype=torch.int64, device=device)).topk(width)
         tokens, logps, scores = [best.indices[0]], [best.values[0]], [best.values[0]]
-        parents, depths = [torch.zeros(width, dtype=torch.int64, device=device)], [1] * width
+        parents = [torch.zeros(width, dtype=torch.int64, device=device)]
         frontier, numbers, total = best.indices[0], torch.arange(1, width + 1, device=device), best.values[0]
         normed, mask, made = folded.normed(self.root), apart.new_zeros(width, body.stable), width
         for depth in range(1, levels):
@@ -251,81 +244,55 @@ class FoveaRun:
             logps.append(best.values.view(-1))
             scores.append(sums)
             parents.append(numbers.repeat_interleave(width))
-            depths += [depth + 1] * sums.shape[0]
             if depth + 1 < levels:
                 total, chosen = sums.topk(width)
                 row = chosen // width
                 frontier, numbers = tokens[-1][chosen], chosen + (made + 1)
                 normed, mask = folded.normed(states).index_select(0, row), mask.index_select(0, row)
                 made += sums.shape[0]
-        depth_row = torch.tensor(depths, device=device)
-        return Grown(torch.cat(tokens), torch.cat(logps), torch.cat(scores), torch.cat(parents), depth_row)
+        return Grown(torch.cat(tokens), torch.cat(logps), torch.cat(scores), torch.cat(parents), width)
 
-    def _finish(self, grown: Grown, budget: int, started: float) -> Draft:
+    def _finish(self, grown: Grown, levels: int, budget: int, started: float) -> Sketch:
         """Keep the ``budget`` best candidates, ancestors first on ties, and number the nodes in the order of levels."""
-        made = grown.tokens.shape[0]
+        made, width = grown.tokens.shape[0], grown.width
         kept = torch.arange(made, device=grown.tokens.device)
         if made > budget:
             kept = grown.scores.sort(descending=True, stable=True).indices[:budget].sort().values
+        size = min(made, budget)
         place = torch.zeros(made + 1, dtype=torch.int64, device=kept.device)  # candidate number to node number
-        place[kept + 1] = torch.arange(1, kept.shape[0] + 1, device=kept.device)
-        parents = place[grown.parents[kept]]
-        reads = self._reads(place, parents) if self.looks else ()
-        bits = grown.logp[kept].view(torch.int32).long()  # so that all of it is one transfer
-        nodes = torch.stack((grown.tokens[kept], parents, grown.depths[kept], bits))
-        root = torch.cat((self.token, parents.new_tensor((-1, 0, 0))))
-        tokens, parents, depths, bits = torch.cat((root[:, None], nodes), 1).cpu()
-        return Draft(
-            tokens=tokens,
-            parents=parents,
-            depths=depths,
-            logp=bits.to(torch.int32).view(torch.float32),
-            reads=reads,
-            pruned=made - kept.shape[0],
+        place[kept + 1] = torch.arange(1, size + 1, device=kept.device)
+        depths = (kept - width).div(width * width, rounding_mode="floor") + 2  # k of them at depth 1, then k k a level
+        return Sketch(
+            tokens=torch.cat((self.token, grown.tokens[kept])),
+            parents=F.pad(place[grown.parents[kept]], (1, 0), value=-1),
+            depths=F.pad(depths, (1, 0)),
+            logp=F.pad(grown.logp[kept], (1, 0)),
+            levels=levels,
+            looked=self._looked(place) if self.looks else None,
+            pruned=made - size,
             draft_ms=(time.perf_counter() - started) * 1e3 - self.select_ms,
             select_ms=self.select_ms,
         )
 
-    def _reads(self, place: torch.Tensor, parents: torch.Tensor) -> tuple[Read, ...]:
-        """Reads of the states whose children are in the tree: one transfer a round, entries as numbers in the picture."""
-        nodes = place[torch.cat([look.nodes for look in self.looks])]  # 0 for the root and for whatever fell out
-        wanted = torch.isin(nodes, parents)
-        wanted[1:] &= nodes[1:] > 0
-        stats = torch.cat([look.stats for look in self.looks])
-        rows = wanted.nonzero()[:, 0]
-        widest = int(stats[rows, 0].max())
-        order = torch.cat([look.order for look in self.looks])[rows, :widest]
-        masses = torch.cat([look.masses for look in self.looks])[rows, :widest].float().cpu()
-        entries, stats, nodes = self.memory.entries[order].cpu(), stats[rows].tolist(), nodes[rows].tolist()
-        levels = [look for look in self.looks for _ in range(look.nodes.shape[0])]
-        reads = []
-        for i, row in enumerate(rows.tolist()):
-            count, k_raw, peak, gate, norm = stats[i]
-            mass = masses[i, : int(count)]
-            reads.append(
-                Read(
-                    node=nodes[i],
-                    depth=levels[row].depth,
-                    entries=entries[i, : int(count)],
-                    masses=mass,
-                    captured=min(1.0, float(mass.sum())),
-                    k_raw=int(k_raw),
-                    peak=min(1.0, max(0.0, peak)),
-                    gate=gate,
-                    correction_norm=norm,
-                    ms=levels[row].ms,
-                )
-            )
-        return tuple(reads)
+    def _looked(self, place: torch.Tensor) -> Looked:
+        """What this draft's states read, entries as numbers in the picture; ``place``: candidate number to node number."""
+        looks, most = self.looks, self.policy.most
+        return Looked(
+            nodes=place[torch.cat([look.nodes for look in looks])],
+            stats=torch.cat([look.stats for look in looks]),
+            entries=self.memory.entries[torch.cat([look.order for look in looks])[:, :most]],
+            masses=torch.cat([look.masses for look in looks])[:, :most].float(),
+            levels=[(look.depth, look.ms) for look in looks for _ in range(look.nodes.shape[0])],
+        )
 
 
 @dataclass(frozen=True)
 class Grown:
-    """Candidates in the order of levels, number = index + 1: tokens, logp, scores (sum of logp along the path), parents
-    (candidate numbers, 0 = root) and depths, each (candidates,)."""
+    """Candidates in the order of levels, number = index + 1: tokens, logp, scores (sum of logp along the path) and parents
+    (candidate numbers, 0 = root), each (candidates,): ``width`` children of the root, then its square at every level."""
 
     tokens: torch.Tensor
     logp: torch.Tensor
     scores: torch.Tensor
     parents: torch.Tensor
-    depths: torch.Tensor
+    width: int

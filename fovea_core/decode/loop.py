@@ -21,7 +21,7 @@ from fovea_core.decode.plain import answer_limit
 from fovea_core.decode.propose import Proposer
 from fovea_core.decode.report import Report
 from fovea_core.decode.sampling import choose
-from fovea_core.decode.verify import Verdict, verify
+from fovea_core.decode.verify import Reader, Verdict, verify
 from fovea_core.settings import RunSettings
 from fovea_core.targets.base import News, Target, TargetRun
 from fovea_core.trace.events import CostTable, Event
@@ -61,6 +61,7 @@ def decode(
     *,
     cost: CostTable | None = None,
     stop: Callable[[], bool] | None = None,
+    early: bool | None = None,
 ) -> Iterator[Event]:
     """Answer ``question`` about ``image``; yield the events of the run (trace.events), each as soon as it is decided.
 
@@ -68,7 +69,12 @@ def decode(
     ``settings.tree`` is None; measured on first use if not given. ``stop`` is asked once a round; when it says so the run
     ends as 'stopped' with what it has. Closing the generator frees the run's cache. Raises TargetError where the prompt
     leaves no room for an answer.
+
+    ``early``: whether a draft is read, and told, before the target checks it (default: where the target lies on a CPU). On
+    another device each read makes the host wait: without it a round of a fixed shape is read once, at its end, and told then,
+    in the same events; its ``draft_ms`` is then what the host took to ask for the draft, and ``verify_ms`` has the rest.
     """
+    early = target.device.type == "cpu" if early is None else early
     if cost is None and settings.tree is None and drafter is not None:
         cost = cost_table(target, drafter)
     chooser = Chooser(cost, max_depth(drafter)) if cost and settings.tree is None and drafter else None
@@ -81,7 +87,7 @@ def decode(
     root = choose(run.logits, settings, 0)
     prefill_ms = watch.ms()
     # 2 remember: the drafter builds its visual memory, once
-    proposer = Proposer(drafter.start(run, settings) if drafter else None, settings.tree, chooser, target.vocab_size)
+    proposer = Proposer(drafter.start(run, settings) if drafter else None, settings.tree, chooser, target.vocab_size, early)
     proposer.tell(run.first_news(root))
     looks = Looks(run, settings)
     report.emit([root])
@@ -89,16 +95,19 @@ def decode(
     yield from watch.hand_over([report.prefilled(run, root, prefill_ms, remember_ms, watch.aside(run.outside))])
 
     limit = answer_limit(run, settings)
+    reader = None if early else Reader(settings, limit, target.device)
     while (reason := _end(target, report.ids, limit, stop)) is None:
         # 3 draft: the drafter learns what was committed and proposes a tree below the root
         began = watch.ms()
         draft = proposer.propose(root, limit - len(report.ids))
         drafted = watch.ms()
-        yield from watch.hand_over(report.drafted(draft))
+        if early:
+            yield from watch.hand_over(report.drafted(draft))
         # 4 verify: one target forward over the tree; its own tokens decide
         resumed = watch.ms()
-        logits, hidden = run.forward_tree(draft.tokens, draft.parents, draft.depths)
-        verdict = verify(draft, logits, settings, len(report.ids), limit - len(report.ids), target.eos_ids)
+        logits, hidden = run.forward_tree(*draft.tree)
+        draft, found = reader.read(draft, logits, len(report.ids)) if reader else (draft, None)
+        verdict = verify(draft, logits, settings, len(report.ids), limit - len(report.ids), target.eos_ids, found)
         # 5 commit: the accepted path stays in the cache, everything else goes
         run.commit(verdict.path)
         root = verdict.emitted[-1]
@@ -106,11 +115,11 @@ def decode(
         if chooser:
             chooser.learn(draft, verdict)
         # 6 report
+        checked = watch.ms()
+        told = [] if early else report.drafted(draft)
         report.emit(verdict.emitted)
-        verified = report.verified(
-            draft, verdict, drafted - began, watch.ms() - resumed, watch.aside(partial(looks.of, verdict))
-        )
-        yield from watch.hand_over(verified)
+        verified = report.verified(draft, verdict, drafted - began, checked - resumed, watch.aside(partial(looks.of, verdict)))
+        yield from watch.hand_over([*told, *verified])
     yield from watch.hand_over([report.finished(reason, watch.ms(), prefill_ms)])
 
 

@@ -6,16 +6,22 @@ import torch
 
 from fovea_core.decode.choose import Chooser
 from fovea_core.decode.draft import DraftRun
+from fovea_core.decode.sketch import Sketch
 from fovea_core.decode.tree import Draft, root_only
 from fovea_core.settings import Shape
 from fovea_core.targets.base import News
 
 
 class Proposer:
-    """Drafts for one run. ``tree`` is the fixed shape, else ``chooser`` decides; ``draft_run`` None drafts nothing."""
+    """Drafts for one run. ``tree`` is the fixed shape, else ``chooser`` decides; ``draft_run`` None drafts nothing. ``early``:
+    the host reads every draft; else one that a drafter can leave on the device stays there, unless ``chooser`` has to see it
+    to say how much of it is sent."""
 
-    def __init__(self, draft_run: DraftRun | None, tree: Shape | None, chooser: Chooser | None, vocab_size: int) -> None:
+    def __init__(
+        self, draft_run: DraftRun | None, tree: Shape | None, chooser: Chooser | None, vocab_size: int, early: bool = True
+    ) -> None:
         self.draft_run, self.tree, self.chooser, self.vocab_size = draft_run, tree, chooser, vocab_size
+        self.late = not early and chooser is None and hasattr(draft_run, "sketch")
         self._news: list[News] = []
 
     def tell(self, news: News) -> None:
@@ -23,7 +29,7 @@ class Proposer:
         if self.draft_run is not None:
             self._news.append(news)
 
-    def propose(self, root: int, room: int) -> Draft:
+    def propose(self, root: int, room: int) -> Draft | Sketch:
         """A tree below ``root`` that can be emitted whole: with ``room`` tokens left, room - 1 levels and the target's own
         token behind them. Raises ValueError where the drafter breaks its contract."""
         shape = self._shape(room - 1)
@@ -31,6 +37,8 @@ class Proposer:
             return root_only(root)
         self.draft_run.extend(*(torch.cat(parts) for parts in zip(*self._news)))
         self._news.clear()
+        if self.late and (sketch := self.draft_run.sketch(shape)) is not None:
+            return sketch
         draft = self.draft_run.propose(shape)
         check(draft, shape, root, self.vocab_size)
         return self.chooser.trim(draft, shape) if self.chooser else draft

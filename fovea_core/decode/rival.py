@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from fovea_core.decode.fovea import SPECULATIVE, FoveaRun, Grown
-from fovea_core.decode.tree import Draft
+from fovea_core.decode.sketch import Sketch
 from fovea_core.drafter.rival import LOOKED, Given, RivalDrafter, View, grid_cells, pool_cells
 from fovea_core.drafter.step import FoldedDrafter
 from fovea_core.memory.rivals import vote
@@ -162,9 +162,9 @@ class ParallelRun(RivalRun):
     """A request whose drafted positions come out of one pass: the tree's levels are those of independent positions."""
 
     @torch.inference_mode()
-    def propose(self, shape: Shape) -> Draft:
-        """See DraftRun.propose; no deeper than it was trained for."""
-        return super().propose(shape.model_copy(update={"depth": min(shape.depth, self.rival.max_depth)}))
+    def sketch(self, shape: Shape) -> Sketch | None:
+        """See FoveaRun.sketch; no deeper than it was trained for."""
+        return super().sketch(shape.model_copy(update={"depth": min(shape.depth, self.rival.max_depth)}))
 
     def _positions(self, levels: int) -> torch.Tensor:
         """(levels, V) log-probabilities of the next ``levels`` tokens."""
@@ -181,15 +181,15 @@ class ParallelRun(RivalRun):
     def _chain(self, levels: int) -> Grown:
         """See FoveaRun._chain."""
         best = self._positions(levels).max(-1)
-        numbers = torch.arange(levels + 1, device=best.values.device)
-        return Grown(best.indices, best.values, best.values.cumsum(0), numbers[:-1], numbers[1:])
+        numbers = torch.arange(levels, device=best.values.device)
+        return Grown(best.indices, best.values, best.values.cumsum(0), numbers, 1)
 
     def _grow(self, levels: int, width: int) -> Grown:
         """See FoveaRun._grow: each of the ``width`` best nodes of a level gets its position's ``width`` best tokens."""
         best = self._positions(levels).topk(width)  # (levels, k)
         device = best.values.device
         tokens, logps, scores = [best.indices[0]], [best.values[0]], [best.values[0]]
-        parents, depths = [torch.zeros(width, dtype=torch.int64, device=device)], [1] * width
+        parents = [torch.zeros(width, dtype=torch.int64, device=device)]
         total, numbers, made = best.values[0], torch.arange(1, width + 1, device=device), width
         for level in range(1, levels):
             sums = (total[:, None] + best.values[level]).view(-1)  # (k k,)
@@ -197,8 +197,6 @@ class ParallelRun(RivalRun):
             logps.append(best.values[level].repeat(width))
             scores.append(sums)
             parents.append(numbers.repeat_interleave(width))
-            depths += [level + 1] * sums.shape[0]
             total, chosen = sums.topk(width)
             numbers, made = chosen + (made + 1), made + sums.shape[0]
-        depth_row = torch.tensor(depths, device=device)
-        return Grown(torch.cat(tokens), torch.cat(logps), torch.cat(scores), torch.cat(parents), depth_row)
+        return Grown(torch.cat(tokens), torch.cat(logps), torch.cat(scores), torch.cat(parents), width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -51,6 +52,27 @@ class Draft:
     def size(self) -> int:
         """Number of nodes, root included."""
         return int(self.tokens.shape[0])
+
+    @property
+    def tree(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """What TargetRun.forward_tree takes."""
+        return self.tokens, self.parents, self.depths
+
+    def read(self, *found: torch.Tensor) -> tuple[Draft, list[torch.Tensor]]:
+        """The draft and whatever was ``found`` about it on the device, both on the host; one transfer."""
+        return self, transfer(found)
+
+
+def transfer(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The same values on the host, of whatever kinds and shapes, in one transfer: the host waits for the device once."""
+    order = sorted(range(len(tensors)), key=lambda i: -tensors[i].element_size())  # so that each kind begins where it may
+    raw = torch.cat([tensors[i].contiguous().view(-1).view(torch.uint8) for i in order]).cpu()
+    host, first = list(tensors), 0
+    for i in order:
+        size = tensors[i].numel() * tensors[i].element_size()
+        host[i] = raw[first : first + size].view(tensors[i].dtype).view(tensors[i].shape)
+        first += size
+    return host
 
 
 def root_only(token: int) -> Draft:

@@ -92,6 +92,11 @@ class Policy:
         """False where states are scored without the memory."""
         return self.rule != "none"
 
+    @property
+    def most(self) -> int | None:
+        """No state chooses more entries than this; None where it may choose all."""
+        return (self.bounds.k_max if self.rule == "mass" else self.fixed) or None
+
     def start(self, memory, around: Around | None = None) -> None:
         """Called once a run; the policies here keep nothing between states. ``around``: what else may be asked."""
 

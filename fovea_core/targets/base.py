@@ -245,21 +245,25 @@ class TargetRun:
         return torch.cat([tokens, torch.tensor([token])]), torch.cat([states, self.hidden[-1:]]), torch.cat([positions, here])
 
     @torch.inference_mode()
-    def forward_tree(self, tokens: Tensor, parents: Tensor, depths: Tensor) -> tuple[Tensor, Tensor]:
+    def forward_tree(self, tokens: Tensor, parents: Tensor, depths: Tensor, levels: int | None = None) -> tuple[Tensor, Tensor]:
         """One forward over a draft tree behind the committed tokens: logits (n, V), states (n, d or more, see Target.tap).
 
         tokens, parents, depths: (n,) int64; node 0 is the root and parents stand before children. A node attends the committed
         tokens, its ancestors and itself; its position is the root's plus its depth. Raises ValueError past the context.
+
+        levels: no node is deeper; where it is given nothing is read of the tensors, so that a device that holds them goes on.
         """
         count, device, committed = tokens.shape[0], self.target.device, self.cache.committed
-        mask = tree_mask(parents, committed, self.target.embedding.dtype).to(device) if count > 1 else None
-        return self.forward_masked(tokens, depths, mask)
+        mask = tree_mask(parents, committed, self.target.embedding.dtype, levels).to(device) if count > 1 else None
+        return self.forward_masked(tokens, depths, mask, levels)
 
     @torch.inference_mode()
-    def forward_masked(self, tokens: Tensor, depths: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward_masked(
+        self, tokens: Tensor, depths: Tensor, mask: Tensor | None, levels: int | None = None
+    ) -> tuple[Tensor, Tensor]:
         """``forward_tree`` with a ready additive mask (1, 1, n, committed + n); None for a single node."""
         device = self.target.device
-        deepest = self.next_position + int(depths.max())
+        deepest = self.next_position + (int(depths.max()) if levels is None else levels)
         if deepest >= self.target.context:
             raise ValueError(f"a node at position {deepest} lies past the context of {self.target.context}")
         positions = (depths + self.next_position).to(device) if mask is not None else slice(deepest, deepest + 1)
@@ -272,7 +276,7 @@ class TargetRun:
         self.cache.commit(nodes)
 
 
-def tree_mask(parents: Tensor, committed: int, dtype: torch.dtype) -> Tensor:
+def tree_mask(parents: Tensor, committed: int, dtype: torch.dtype, levels: int | None = None) -> Tensor:
     """(1, 1, n, committed + n) additive mask: 0 where a node sees, the most negative number where it does not.
 
     Additive because a boolean mask is silently wrong under eager attention. For parents (-1, 0, 0, 1) behind one token:
@@ -282,9 +286,14 @@ def tree_mask(parents: Tensor, committed: int, dtype: torch.dtype) -> Tensor:
         0 0 . 0 .
         0 0 0 . 0
 
-    Raises ValueError where a parent does not stand before its child.
+    Made on the host, or with ``levels``, which no node is deeper than, where ``parents`` lie and without reading them.
+    Raises ValueError where a parent does not stand before its child, if they are read.
     """
     count = parents.shape[0]
+    if levels is not None:
+        seen = ancestors(parents, levels)
+        behind = torch.zeros(count, count, dtype=dtype, device=parents.device).masked_fill_(~seen, torch.finfo(dtype).min)
+        return torch.cat([behind.new_zeros(count, committed), behind], 1)[None, None]
     tree = np.full((count, count), torch.finfo(dtype).min, np.float32)  # (nodes, nodes)
     for node, parent in enumerate(parents.tolist()):
         if parent >= node:
@@ -295,3 +304,13 @@ def tree_mask(parents: Tensor, committed: int, dtype: torch.dtype) -> Tensor:
     mask = torch.zeros(1, 1, count, committed + count, dtype=dtype)
     mask[0, 0, :, committed:] = torch.from_numpy(tree)
     return mask
+
+
+def ancestors(parents: Tensor, levels: int) -> Tensor:
+    """(n,) parents of nodes at most ``levels`` deep to (n, n) bool: whether a node is another's ancestor or itself."""
+    above = parents.clamp_min(0)  # from the root one comes to the root
+    at, seen = above, torch.eye(parents.shape[0], dtype=torch.bool, device=parents.device)
+    for _ in range(levels):
+        seen.scatter_(1, at[:, None], True)
+        at = above[at]
+    return seen
