@@ -144,6 +144,32 @@ def test_committed_results_are_all_shown():
         assert where(result).startswith("Seeds ")
 
 
+def test_rivals_stand_under_their_names_beside_the_fovea_trained_alike():
+    rows = {"blind twin": (-0.5, (-0.6, -0.4), -1.0), "dream": (0.4, (0.2, 0.6), None), "eagle3": (-0.3, (-0.4, -0.2), None)}
+    result = policies(**rows, hawk=(0.1, (-0.1, 0.3), None))
+    result["rows"]["drafter without memory"] = result["rows"].pop("blind twin")
+    named = {"dream": ("DREAM-style", ""), "eagle3": ("EAGLE-3-style", ""), "hawk": ("HAWK-style", "built from the abstract")}
+    result["trained"] = {name: {"label": label, "known": known} for name, (label, known) in named.items()}
+    result["trained"]["blind"] = {"trained_steps": 600, "held_chain": "1.5", "seconds": 120}
+    study = next(study for study in STUDIES if study.name == "table2")
+    readings = study.read(result)
+    assert "EAGLE-3-style: costs 15 % of tau here." in readings and "DREAM-style: gains 20 % of tau here." in readings
+    told = [line for line in readings if "NOT what the paper has" in line]
+    assert told == [
+        "DREAM-style surely drafts longer than the FOVEA trained alike (+0.40 (+0.20 to +0.60)): NOT what the paper has.",
+        "DREAM-style surely is faster than the FOVEA trained alike (+0.40 (+0.20 to +0.60)): NOT what the paper has.",
+    ]
+    columns, cells = study.table(result)
+    assert [row[0] for row in cells][1:] == [
+        "DREAM-style",
+        "EAGLE-3-style",
+        "HAWK-style (built from the abstract)",
+        "drafter without memory",
+    ]
+    assert cells[-1][-3:] == [600, "1.50", "2"] and all(len(row) == len(columns) for row in cells)
+    assert set(study.draw(result).data[0].y) == {row[0] for row in cells} - {"fovea"}
+
+
 def load_result(of_best=(1.0, 1.0), of_plain=(1.2, 1.0)) -> dict:
     """A result of bench/load.py with two settings, one request and eight, by their rates."""
     settings, loads = [], {}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import pytest
 
 from fovea_core.bench import workloads
@@ -26,7 +29,8 @@ def test_table2_on_toys(tmp_path, monkeypatch):
         bench_table2(tmp_path, range(9_400_000, 9_400_003), load=lambda: (target, *shipped))
     for name in ("fovea", "blind", "dream", "unilaspec", "no-kl"):
         twin = Twin(name, target, lab_recipe(4), variant=ROWS[name])
-        twin.drafter.config = twin.drafter.config.model_copy(update={"provenance": {"trained_steps": 4, "held_chain": "1.5"}})
+        facts = {"trained_steps": 4, "held_chain": "1.5", "variant": json.dumps({name: asdict(ROWS[name])})}
+        twin.drafter.config = twin.drafter.config.model_copy(update={"provenance": facts})
         save_drafter(tmp_path / name, twin.drafter)
     out = bench_table2(tmp_path, range(9_400_000, 9_400_006, 3), load=lambda: (target, *shipped), budget=6, scale=0.25)
     rows = out["rows"]
@@ -36,5 +40,8 @@ def test_table2_on_toys(tmp_path, monkeypatch):
     assert rows["plain"]["overall"]["tau"] == 1 and rows["fovea"]["overall"]["tau_change"] == 0
     assert rows["no-kl"]["paper"] == {"speedup_change": PAPER["no-kl"][0], "tau_change": PAPER["no-kl"][1]}
     assert rows["dream"]["paper"] is None and rows["dream"]["overall"]["entries"] is None
-    assert out["trained"]["dream"] == {"trained_steps": 4, "held_chain": "1.5"} and "fovea, shipped" not in out["trained"]
+    told = {"label": "DREAM-style", "known": ROWS["dream"].known}
+    assert (
+        out["trained"]["dream"] == {"trained_steps": 4, "held_chain": "1.5"} | told and "fovea, shipped" not in out["trained"]
+    )
     assert out["models"]["drafter"]["id"] == "fovea" and out["workload"]["name"] == "table2"

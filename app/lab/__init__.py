@@ -8,6 +8,7 @@ from app.lab.focus import focus_figure, focus_readings, focus_table
 from app.lab.load import load_figure, load_readings, load_table
 from app.lab.memory import faithful_figure, faithful_readings, faithful_table, twin_figure, twin_readings, twin_table
 from app.lab.policies import policy_figure, policy_readings, policy_table
+from app.lab.rivals import rival_figure, rival_readings, rival_table
 from app.lab.study import Study
 from fovea_core.settings import POLICY_KINDS
 
@@ -31,6 +32,15 @@ STUDIES = (
         drafter_readings,
         drafter_table,
         drafter_figure,
+    ),
+    Study(
+        "table2",
+        "Which drafter learns most from the same answers?",
+        "FOVEA, its twin and other makers' kinds of drafter: one body, the same answers, as many steps for all. It is a small "
+        "budget: compare the rows with each other, not with the shipped drafter (the paper's Table 2 and its rivals).",
+        rival_readings,
+        rival_table,
+        rival_figure,
     ),
     Study(
         "faithful",

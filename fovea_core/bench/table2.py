@@ -6,6 +6,7 @@ against the FOVEA of that same training; the shipped one, trained for longer and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,8 @@ PAPER = {
 def bench_table2(
     rivals: Path | None, seeds: range, progress: Callable[[int, int, str], None] | None = None, load=load_builtin, **options
 ) -> dict:
-    """Table 2 in miniature, as bench.policies.read_table gives it, with ``trained``: what each row says of its training.
+    """Table 2 in miniature, as bench.policies.read_table gives it, with ``trained``: what each drafter of the folder says of
+    its training, its label for people and what is known of its original.
 
     rivals: folder of train-lab's drafters, None = those that come along. Raises SettingsError where FOVEA and its twin of the
     same training are not in it, and DrafterError where one belongs to another target.
@@ -53,8 +55,14 @@ def bench_table2(
     out = read_table("table2", partial(_models, target, loaded), seeds, progress, more=more, **options)
     keys = ("trained_steps", "samples", "seconds", "held_chain", "warm_held_chain")
     facts = {name: drafter.config.provenance for name, drafter in loaded.items()}
-    out["trained"] = {name: {key: fact[key] for key in keys if key in fact} for name, fact in facts.items()}
+    out["trained"] = {name: {key: fact[key] for key in keys if key in fact} | _variant(fact) for name, fact in facts.items()}
     return out
+
+
+def _variant(fact: dict) -> dict:
+    """{label, known} of a drafter's training; empty where it says nothing of them."""
+    told = [variant for variant in json.loads(fact.get("variant", "{}")).values() if "label" in variant]
+    return {key: told[0][key] for key in ("label", "known")} if len(told) == 1 else {}
 
 
 def _models(target: Target, loaded: dict[str, Drafter]) -> tuple[Target, Drafter, Drafter]:
