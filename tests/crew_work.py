@@ -15,7 +15,7 @@ from fovea_core.train.asked import PictureRequest
 from fovea_core.train.crew import ALONE, Crew, form_crew
 from fovea_core.train.drafter import DrafterTrainer, train_drafter
 from fovea_core.train.loss import LossWeights
-from fovea_core.train.twin import DrafterRecipe
+from fovea_core.train.recipe import DrafterRecipe
 from tests.families import tiny
 
 #: Four samples a step, in two batches; the levels change on the way.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fovea_core.train.artifacts import make_artifacts
-from fovea_core.train.twin import tap_layers
+from fovea_core.train.recipe import tap_layers
 from fovea_core.train.variants import TAPS
 from tests.test_train_drafter import QUESTIONS, request_for
 from tests.toys import toy_target

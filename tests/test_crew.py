@@ -14,7 +14,7 @@ from fovea_core.cli import main
 from fovea_core.settings import SettingsError
 from fovea_core.targets.registry import load_target
 from fovea_core.train.crew import ALONE, Crew, form_crew
-from fovea_core.train.twin import DrafterRecipe
+from fovea_core.train.recipe import DrafterRecipe
 from tests.crew_work import HALF, RECIPE, RECIPES, work
 from tests.families import tiny, tokenizer_of
 from tests.toys import toy_picture

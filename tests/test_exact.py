@@ -22,7 +22,7 @@ from fovea_core.settings import SettingsError, Shape, make_settings
 from fovea_core.trace import events as ev
 from fovea_core.trace.laws import checked
 from fovea_core.train.lab import lab_recipe
-from fovea_core.train.twin import config_for
+from fovea_core.train.recipe import config_for
 from fovea_core.train.variants import RIVALS
 from tests.toys import ScriptDrafter, coin, oracle, reference, sibling, toy_drafter, toy_picture, toy_target, wrong
 

@@ -19,7 +19,8 @@ from fovea_core.targets import registry, shelf
 from fovea_core.targets.errors import TargetError
 from fovea_core.targets.registry import fetch_drafter, load_target
 from fovea_core.trace.events import Shape
-from fovea_core.train.twin import DrafterRecipe, Twin
+from fovea_core.train.recipe import DrafterRecipe
+from fovea_core.train.twin import Twin
 from tests.test_registry import store
 from tests.toys import toy_picture
 

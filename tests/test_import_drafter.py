@@ -20,7 +20,7 @@ from fovea_core.train import plan as planning
 from fovea_core.train.artifacts import make_artifacts
 from fovea_core.train.asked import PictureRequest
 from fovea_core.train.drafter import DrafterTrainer
-from fovea_core.train.twin import DrafterRecipe
+from fovea_core.train.recipe import DrafterRecipe
 from tests.families import tiny, tokenizer_of
 from tests.toys import toy_picture
 

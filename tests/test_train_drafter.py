@@ -20,9 +20,11 @@ from fovea_core.train.artifacts import make_artifacts
 from fovea_core.train.asked import ArtifactRequest, read_requests
 from fovea_core.train.drafter import DrafterTrainer, train_drafter
 from fovea_core.train.loss import LossWeights, Truth, fovea_loss, hidden_loss, kl_loss, step_weights, token_loss
+from fovea_core.train.recipe import DrafterRecipe, tap_layers
 from fovea_core.train.samples import Order, collate, load_samples
-from fovea_core.train.twin import TWINS, DrafterRecipe, Twin, draft_loss, tap_layers, truth_of
+from fovea_core.train.twin import Twin, draft_loss, truth_of
 from fovea_core.train.unroll import supervised, unroll
+from fovea_core.train.variants import TWINS
 from fovea_core.train.worker import BatchTarget
 from tests.toys import toy_picture, toy_target
 

@@ -19,9 +19,10 @@ from fovea_core.train.lab import export_rows, read_results, rows_for, train_rows
 from fovea_core.train.looks import look_loss
 from fovea_core.train.loss import LossWeights, Truth
 from fovea_core.train.prefix import accepted, prefix_weights
+from fovea_core.train.recipe import DrafterRecipe
 from fovea_core.train.reinforce import RoutedTwin, chosen_logp, divergence, policy_loss
 from fovea_core.train.samples import collate, load_samples
-from fovea_core.train.twin import DrafterRecipe, Twin, truth_of
+from fovea_core.train.twin import Twin, truth_of
 from fovea_core.train.variants import ABLATIONS, ABSTRACT, RIVALS, ROWS
 from tests.families import tiny
 from tests.rival_toys import tapped_target, viewed_artifacts

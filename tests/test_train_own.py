@@ -23,9 +23,11 @@ from fovea_core.train.asked import PictureRequest
 from fovea_core.train.drafter import DrafterTrainer
 from fovea_core.train.loss import LossWeights
 from fovea_core.train.plan import Plan
+from fovea_core.train.recipe import DrafterRecipe
 from fovea_core.train.samples import collate, load_samples
 from fovea_core.train.scalars import Scalars
-from fovea_core.train.twin import TWINS, DrafterRecipe, Twin, truth_of
+from fovea_core.train.twin import Twin, truth_of
+from fovea_core.train.variants import TWINS
 from tests.families import tiny, tokenizer_of
 from tests.toys import toy_picture, toy_target
 

@@ -18,8 +18,9 @@ from fovea_core.drafter.rival import LOOKED, RivalConfig, RivalDrafter, grid_cel
 from fovea_core.memory.rivals import vote
 from fovea_core.settings import RunSettings, Shape
 from fovea_core.targets.looking import Looking
+from fovea_core.train.recipe import DrafterRecipe
 from fovea_core.train.samples import collate, load_samples
-from fovea_core.train.twin import DrafterRecipe, Twin
+from fovea_core.train.twin import Twin
 from fovea_core.train.unroll import supervised, unroll
 from fovea_core.train.variants import RIVALS
 from tests.rival_toys import given_answers, tapped_target, viewed_artifacts

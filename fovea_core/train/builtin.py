@@ -21,9 +21,9 @@ from fovea_core.train.asked import ArtifactRequest
 from fovea_core.train.data import Shards, draw_shards
 from fovea_core.train.drafter import DrafterRecipe, copy_twins, train_drafter
 from fovea_core.train.learner import TargetRecipe
+from fovea_core.train.recipe import tap_layers
 from fovea_core.train.target import export_target, train_target
 from fovea_core.train.tokenizer import train_tokenizer
-from fovea_core.train.twin import tap_layers
 from fovea_core.worksite import KINDS, make_picture
 
 #: Seeds from here on show the drafter pictures that the target has not learnt from.

@@ -18,10 +18,11 @@ from fovea_core.memory.select import make_policy
 from fovea_core.train.crew import ALONE, Crew
 from fovea_core.train.loss import Parts, Truth
 from fovea_core.train.prefix import accepted
+from fovea_core.train.recipe import DrafterRecipe
 from fovea_core.train.reinforce import RoutedTwin
 from fovea_core.train.samples import Batch, Order, Sample, collate, load_samples
 from fovea_core.train.scalars import Scalars
-from fovea_core.train.twin import DrafterRecipe, Twin, truth_of
+from fovea_core.train.twin import Twin, truth_of
 from fovea_core.train.variants import TWINS, Variant
 
 

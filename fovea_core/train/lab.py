@@ -24,8 +24,8 @@ from fovea_core.train.builtin import artifact_requests, draw_pictures
 from fovea_core.train.data import Shards
 from fovea_core.train.drafter import DrafterTrainer, follow
 from fovea_core.train.loss import LossWeights
+from fovea_core.train.recipe import DrafterRecipe, tap_layers
 from fovea_core.train.samples import load_samples
-from fovea_core.train.twin import DrafterRecipe, tap_layers
 from fovea_core.train.variants import ROWS, TAPS, Variant
 
 #: Optimizer steps of every row; pictures of each kind, four answers each; their first seed.

@@ -25,8 +25,8 @@ from fovea_core.train.drafter import copy_twins, train_drafter
 from fovea_core.train.pairs import Pairs
 from fovea_core.train.plan import make_plan
 from fovea_core.train.presets import Preset
+from fovea_core.train.recipe import tap_layers
 from fovea_core.train.samples import HOLDOUT
-from fovea_core.train.twin import tap_layers
 
 #: Requests of a shard: what a killed run loses at most.
 SHARD = 64

@@ -20,7 +20,7 @@ from fovea_core.targets.shelf import free_bytes, gigabytes
 from fovea_core.train.artifacts import make_artifacts
 from fovea_core.train.asked import AnyRequest, read_requests
 from fovea_core.train.drafter import DrafterTrainer
-from fovea_core.train.twin import DrafterRecipe
+from fovea_core.train.recipe import DrafterRecipe
 
 #: Requests that are answered, and optimizer steps that are made, to measure.
 REQUESTS, STEPS = 20, 20

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from fovea_core.settings import SettingsError
 from fovea_core.train.loss import LossWeights
-from fovea_core.train.twin import DrafterRecipe
+from fovea_core.train.recipe import DrafterRecipe
 
 
 @dataclass(frozen=True)

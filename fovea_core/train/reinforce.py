@@ -17,8 +17,9 @@ from torch import Tensor
 from fovea_core.drafter.rival import RivalDrafter, Router
 from fovea_core.train.loss import Parts, Truth
 from fovea_core.train.prefix import accepted
+from fovea_core.train.recipe import DrafterRecipe
 from fovea_core.train.samples import Batch
-from fovea_core.train.twin import DrafterRecipe, Twin
+from fovea_core.train.twin import Twin
 from fovea_core.train.unroll import unroll
 from fovea_core.train.variants import Variant
 
