@@ -12,7 +12,7 @@ from rich.console import Console
 from fovea_core.bench import load
 from fovea_core.bench.load import measure_settings
 from fovea_core.bench.load_figures import FIXED, Batch, overall, setting, summed
-from fovea_core.bench.report_load import print_load
+from fovea_core.bench.report_load import print_load, verdict
 from fovea_core.worksite.words import KINDS
 from tests.toys import toy_drafter, toy_target
 
@@ -45,6 +45,7 @@ def test_sums_by_hand():
     assert (whole["settings"], whole["near_best"], whole["surely_below_best"]) == (3, 2, 1)
     assert whole["least_of_plain"] == pytest.approx(10 / 11) and whole["below_plain"] == whole["surely_below_plain"] == 1
     unsure = overall([setting("text", "long", 1, [batch(10, 104), batch(10, 80), batch(10, 125)])])
+    assert "surely in 0 (none wanted)." in verdict({"overall": unsure, "same_ids_rate": 1.0, "answers": 3})[1]
     assert unsure["below_plain"] == 1 and unsure["surely_below_plain"] == 0 and unsure["unknown_intervals"] == 0
 
 
@@ -55,6 +56,8 @@ def test_batches_of_one_picture_have_no_interval():
     whole = overall([slow])
     assert whole["below_plain"] == 1 and whole["surely_below_plain"] == whole["surely_below_best"] == 0
     measured = {("text", "long", 1): [batch(10, 110), batch(10, 120)]}
+    said = verdict({"overall": whole, "same_ids_rate": 1.0, "answers": 2})
+    assert "below 0.98 in 1 settings, surely in 0; not known of 1 whose interval is not (none wanted)." in said[1]
     rows = summed(measured, 1, alone=True)
     assert rows["of_best_interval"] is None and rows["rows"]["adaptive"]["of_plain_interval"] is None
     assert summed(measured, 1)["of_best_interval"] is not None

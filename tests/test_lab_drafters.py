@@ -21,7 +21,7 @@ from fovea_core import cli
 from fovea_core.decode.fovea import load_drafter
 from fovea_core.decode.plain import decode_plain
 from fovea_core.drafter.checkpoint import CONFIG_NAME, DrafterError, save_drafter
-from fovea_core.engine import Engine
+from fovea_core.engine import Engine, load_engine
 from fovea_core.examples import load_examples
 from fovea_core.fingerprint import fingerprint
 from fovea_core.pictures import open_picture
@@ -191,6 +191,19 @@ def test_each_answers_as_plain_decoding(session, trained):
         summary = fold(events(last.lines))
         assert summary.ids == plain and summary.started.drafter.id == name
         assert summary.started.policy == ("fovea" if name == "lab-fovea" else "none")
+
+
+def test_the_committed_ones_answer_with_the_tree_that_pays():
+    """Each drafter of assets/rivals as a person would run it: its prices measured, a tree chosen, the target's own ids."""
+    engine, picture = load_engine("builtin", "cpu"), load_examples()[0].picture
+    settings = make_settings(max_new_tokens=10, detail="rounds")
+    image = open_picture(picture).rgb
+    plain = decode_plain(engine.target, image, QUESTION, settings).ids
+    names = list(shelf.lab_drafters())
+    assert names == NAMES
+    for name in names:
+        *_, finished = engine.run(Request(image, QUESTION, settings, name))
+        assert finished.ids == plain, name
 
 
 def test_two_of_them_as_a_and_b(session):

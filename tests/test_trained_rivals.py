@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from fovea_core.bench.exact import Told
+from fovea_core.decode.cost import measure
 from fovea_core.decode.fovea import FoveaDrafter, load_drafter
+from fovea_core.decode.load import measure_load
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain
 from fovea_core.decode.rival import TrainedRival, cell_numbers
@@ -138,6 +140,18 @@ def test_lossless(target, name):
             assert finished.ids == plain
             accepted += finished.accepted
     assert accepted > 8
+
+
+@pytest.mark.parametrize("name", list(RIVALS))
+def test_its_price_can_be_measured_and_the_tree_that_pays_is_lossless(target, name):
+    """Also of those that ask where the target looks, or for its states at the picture: what is measured has to watch, too."""
+    rival = loaded(loose(name, target).drafter)
+    table, settings = measure(target, rival), RunSettings(max_new_tokens=12)
+    assert table.level_ms > 0 and table.chain_level_ms > 0 and table.round_ms > 0
+    plain = decode_plain(target, toy_picture(3), "a hat?", settings).ids
+    *_, finished = decode(target, rival, toy_picture(3), "a hat?", settings, cost=table)
+    assert finished.ids == plain
+    assert measure_load(target, rival, (1, 2)).tables[2].level_ms > 0
 
 
 @pytest.mark.parametrize("name", ["prefix", "hawk", "unilaspec"])

@@ -17,9 +17,11 @@ TWIN = "drafter without memory"
 
 def _label(name: str, result: dict) -> str:
     """What a row is called: a drafter by its label and what is known of its original."""
+    from fovea_core.targets.shelf import ABSTRACT
+
     told = result["trained"].get(name, {})
     label = told.get("label", name) if name != "fovea" else name
-    return f"{label} ({told['known']})" if told.get("known", "").startswith("built") else label
+    return f"{label} ({ABSTRACT})" if told.get("known") == ABSTRACT else label
 
 
 def _named(result: dict) -> dict:

@@ -56,7 +56,7 @@ def verdict(result: dict) -> list[str]:
         f"At least {wanted['near']:.2f} of the best fixed shape in {whole['near_best']} of {whole['settings']} settings "
         f"({100 * wanted['share']:.0f} % wanted); surely below it in {whole['surely_below_best']}.",
         f"At least {whole['least_of_plain']:.2f} of plain decoding everywhere; below {wanted['near']:.2f} in "
-        f"{whole['below_plain']} settings, surely in {whole['surely_below_plain']} {said} (none wanted).",
+        f"{whole['below_plain']} settings, surely in {whole['surely_below_plain']}{said} (none wanted).",
         f"{100 * result['same_ids_rate']:.1f} % of {result['answers']:,} answers have the ids of their single plain run.",
     ]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from fovea_core.decode.draft import Drafter
+from fovea_core.decode.draft import Drafter, watched
 from fovea_core.settings import RunSettings
 from fovea_core.targets.base import Target, TargetRun
 from fovea_core.trace.events import CostTable, Shape
@@ -42,7 +42,7 @@ def measure(target: Target, drafter: Drafter | None) -> CostTable:
     A forward costs at most what a larger one was seen to cost. As in a real round, drafting is timed right behind a target
     forward and a forward over several tokens right behind drafting, when the processor's caches hold the other's weights.
     """
-    run = target.prefill(Image.new("RGB", (96, 64), (128, 128, 128)), "?")
+    run = grey_run(target, drafter)
     room = target.context - run.next_position
     sizes = [size for size in SIZES if size < room] or [1]
     forwards = [partial(_forward, run, size) for size in sizes]
@@ -60,6 +60,12 @@ def measure(target: Target, drafter: Drafter | None) -> CostTable:
         chain_level_ms=chain_ms / depth,
         round_ms=round_ms,
     )
+
+
+def grey_run(target: Target, drafter: Drafter | None = None) -> TargetRun:
+    """A run over a grey picture that watches what ``drafter`` asks for, as a real one does."""
+    watch = watched(target, drafter, RunSettings(detail="rounds"))
+    return target.prefill(Image.new("RGB", (96, 64), (128, 128, 128)), "?", watch=watch)
 
 
 def draft_works(run: TargetRun, drafter: Drafter) -> tuple[int, list[Callable[[], object]]]:

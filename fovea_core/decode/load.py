@@ -13,10 +13,9 @@ from itertools import count
 
 import numpy as np
 import torch
-from PIL import Image
 
 from fovea_core.decode.choose import Chooser, verify_costs
-from fovea_core.decode.cost import NODES, SIZES, draft_works, falling, typical_ms
+from fovea_core.decode.cost import NODES, SIZES, draft_works, falling, grey_run, typical_ms
 from fovea_core.decode.draft import Drafter
 from fovea_core.decode.tree import Draft
 from fovea_core.settings import RunSettings
@@ -101,19 +100,18 @@ class LoadChooser(Chooser):
 def measure_load(target: Target, drafter: Drafter, loads: tuple[int, ...] = LOADS) -> LoadCost:
     """Time target forwards with 1 to 8 requests in them over up to MOST_ROWS rows, and the drafter's work, on a grey picture;
     about five seconds for a small model. Measured in turns, see decode.cost.typical_ms."""
-    image = Image.new("RGB", (96, 64), (128, 128, 128))
     works, keys = [], []
     for load in loads:
         together = Together(target)
         for _ in range(load):
-            together.join(target.prefill(image, "?"))
+            together.join(grey_run(target))
         room = target.context - together.runs[0].next_position
         for size in [size for size in SIZES if size < room and size * load <= max(MOST_ROWS, load)] or [1]:
             works.append(partial(_forward, together, size))
             keys.append((load, size))
-    depth, draft = draft_works(target.prefill(image, "?"), drafter)
+    depth, draft = draft_works(grey_run(target, drafter), drafter)
     timed = [(forward, draft[-1] if size > 1 else forward) for forward, (_, size) in zip(works, keys)]
-    before = [(work, works[-1]) for work in (*draft, *_begin_works(target.prefill(image, "?"), drafter))]
+    before = [(work, works[-1]) for work in (*draft, *_begin_works(grey_run(target, drafter), drafter))]
     *forwards_ms, round_ms, tree_ms, chain_ms, start_ms, long_ms = typical_ms([*timed, *before], works[0], TIME_LIMIT_S)
     drafting = {"level_ms": tree_ms / depth, "chain_level_ms": chain_ms / depth, "round_ms": round_ms}
     tables = {}

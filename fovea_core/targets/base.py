@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 
 from fovea_core.targets.cache import SlotCache, run_layers
 from fovea_core.targets.errors import TargetError as TargetError
+from fovea_core.targets.mask import tree_mask
 from fovea_core.targets.outside import OutsideCheck
 from fovea_core.targets.pieces import Pieces
 from fovea_core.trace.events import Tile
@@ -274,43 +274,3 @@ class TargetRun:
     def commit(self, nodes: Sequence[int]) -> None:
         """Keep the caches of ``nodes``, a path that starts at the root 0, and drop the rest of the last forward."""
         self.cache.commit(nodes)
-
-
-def tree_mask(parents: Tensor, committed: int, dtype: torch.dtype, levels: int | None = None) -> Tensor:
-    """(1, 1, n, committed + n) additive mask: 0 where a node sees, the most negative number where it does not.
-
-    Additive because a boolean mask is silently wrong under eager attention. For parents (-1, 0, 0, 1) behind one token:
-
-        0 0 . . .
-        0 0 0 . .
-        0 0 . 0 .
-        0 0 0 . 0
-
-    Made on the host, or with ``levels``, which no node is deeper than, where ``parents`` lie and without reading them.
-    Raises ValueError where a parent does not stand before its child, if they are read.
-    """
-    count = parents.shape[0]
-    if levels is not None:
-        seen = ancestors(parents, levels)
-        behind = torch.zeros(count, count, dtype=dtype, device=parents.device).masked_fill_(~seen, torch.finfo(dtype).min)
-        return torch.cat([behind.new_zeros(count, committed), behind], 1)[None, None]
-    tree = np.full((count, count), torch.finfo(dtype).min, np.float32)  # (nodes, nodes)
-    for node, parent in enumerate(parents.tolist()):
-        if parent >= node:
-            raise ValueError(f"node {node} stands before its parent {parent}")
-        if parent >= 0:
-            tree[node] = tree[parent]
-        tree[node, node] = 0
-    mask = torch.zeros(1, 1, count, committed + count, dtype=dtype)
-    mask[0, 0, :, committed:] = torch.from_numpy(tree)
-    return mask
-
-
-def ancestors(parents: Tensor, levels: int) -> Tensor:
-    """(n,) parents of nodes at most ``levels`` deep to (n, n) bool: whether a node is another's ancestor or itself."""
-    above = parents.clamp_min(0)  # from the root one comes to the root
-    at, seen = above, torch.eye(parents.shape[0], dtype=torch.bool, device=parents.device)
-    for _ in range(levels):
-        seen.scatter_(1, at[:, None], True)
-        at = above[at]
-    return seen

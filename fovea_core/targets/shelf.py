@@ -247,7 +247,7 @@ def stored_bytes(folder: Path) -> int:
 
 def trained_in(folder: Path) -> dict[str, Path]:
     """The trained drafters in ``folder`` by name."""
-    return {path.parent.name: path.parent for path in sorted(folder.glob("*/fovea_drafter.json"))}
+    return {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{DRAFTER}"))}
 
 
 def lab_drafters() -> dict[str, str]:

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
 
-from fovea_core.targets.base import Target, TargetError, TargetRun, tree_mask
+from fovea_core.targets.base import Target, TargetError, TargetRun
 from fovea_core.targets.cache import SeatedRows, Seats
+from fovea_core.targets.mask import tree_mask
 
 #: Name under which decoder layers find ``attend``.
 SEATED = "fovea_seated"

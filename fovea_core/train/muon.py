@@ -14,8 +14,8 @@ class BatchedMuon(getattr(torch.optim, "Muon", torch.optim.Optimizer)):
     """torch.optim.Muon with ``adjust_lr_fn='match_rms_adamw'`` whose Newton-Schulz products keep the weights' own format, all
     matrices of one shape in one product.
 
-    torch's casts them to bfloat16, which a CPU without such units multiplies a hundred times slower: there it took 97 % of a
-    drafter's training step. State and settings are torch's own, so either goes on from the other's checkpoint.
+    torch's casts them to bfloat16, which a CPU without such units multiplies so slowly that a drafter's training step was
+    hardly anything else (docs/LOG.md). State and settings are torch's own, so either goes on from the other's checkpoint.
     """
 
     @torch.no_grad()
