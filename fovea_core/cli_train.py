@@ -91,6 +91,16 @@ def train_drafter(
     pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 4_000,
     first_seed: Annotated[int, typer.Option(help="Of the pictures; earlier trainings began at 3000000.")] = 3_000_000,
     own_answers: Annotated[bool, typer.Option(help="Learn from what the target says itself, not from right answers.")] = False,
+    memory_layer: Annotated[
+        int | None,
+        typer.Option(
+            help="Layer of the target whose states at the picture become the memory (default: 0, the paper's: what the projector "
+            "says)."
+        ),
+    ] = None,
+    look: Annotated[
+        float, typer.Option(help="Weight of the objective that a read falls where the target looked; the paper has none.")
+    ] = 0.0,
     steps: Annotated[int | None, typer.Option(help="Optimizer steps (default: the recipe's).")] = None,
     autocast: Annotated[
         bool | None, typer.Option(help="Products in bfloat16 (default: the preset's; drawn pictures: off).")
@@ -100,8 +110,8 @@ def train_drafter(
     """Train a FOVEA drafter and its blind twin on what the target makes of answers; resumable.
 
     With --data for any target, from pictures and questions of your own. Without it for the embedded target, from pictures drawn
-    for it: --start, --pictures, --first-seed, --own-answers, --steps and --workers are for those, the options from --images to
-    --dry-run are not.
+    for it: --start, --pictures, --first-seed, --own-answers, --look, --steps and --workers are for those, the options from
+    --images to --dry-run are not.
     """
     from fovea_core.targets.registry import load_target, pick_device
 
@@ -115,10 +125,12 @@ def train_drafter(
     if only == "memory" and not (data and start):
         raise SettingsError("To train a memory only, name the drafter that gets it with --start, and your pairs with --data.")
     if data is not None:
-        stray = {"--start": only == "all" and start, "--steps": steps, "--own-answers": own_answers}
+        stray = {"--start": only == "all" and start, "--steps": steps, "--own-answers": own_answers, "--look": look}
         said = "and --data do not go together"
     else:
         stray, said = {"--images": images, "--dry-run": dry_run}, "is for pairs of your own: name --data"
+    if look < 0 or (memory_layer or 0) < 0:
+        raise SettingsError("--look and --memory-layer must not be negative.")
     for option in (name for name, value in stray.items() if value):
         raise SettingsError(f"{option} {said}.")
     if data is not None:
@@ -127,7 +139,7 @@ def train_drafter(
         from fovea_core.train.pairs import read_pairs
         from fovea_core.train.presets import pick_preset
 
-        recipe = {"seed": seed, "autocast": autocast, "batch": batch, "accumulate": accumulate}
+        recipe = {"seed": seed, "autocast": autocast, "batch": batch, "accumulate": accumulate, "memory_layer": memory_layer}
         chosen = pick_preset(preset, pairs=pairs, epochs=epochs, max_new_tokens=max_new_tokens, **recipe)
         found = read_pairs(data, images, most=chosen.pairs, every_turn=every_turn, anywhere=anywhere, seed=seed)
         _threads(threads)
@@ -138,13 +150,16 @@ def train_drafter(
         crew.leave()
         folders = folders if crew.main else []
     else:
+        from fovea_core.drafter.checkpoint import read_config
         from fovea_core.train.builtin import make_drafters
         from fovea_core.train.crew import refuse_crew
         from fovea_core.train.drafter import DrafterRecipe
+        from fovea_core.train.loss import LossWeights
 
         refuse_crew("train-drafter without --data")
 
-        chosen = {"seed": seed, "autocast": bool(autocast)} | ({} if steps is None else {"steps": steps})
+        chosen = {"seed": seed, "autocast": bool(autocast), "memory_layer": memory_layer or 0, "loss": LossWeights(look=look)}
+        chosen |= {} if steps is None else {"steps": steps}
         options = {
             "pictures": pictures,
             "own_answers": own_answers,
@@ -159,7 +174,8 @@ def train_drafter(
         if loaded.published:
             raise SettingsError(f"The target {loaded.id} does not know drawn pictures: say with --data what to ask it.")
         recipe = DrafterRecipe(**chosen)
-        recipe = recipe if start is None else recipe.onward()
+        if start is not None:
+            recipe = recipe.onward(anew=read_config(start / "drafter").memory_layer != recipe.memory_layer)
         folders = make_drafters(work, loaded, recipe, log=tell, **options)
     if folders:
         tell(f"The drafters are in {', '.join(map(str, folders))}")

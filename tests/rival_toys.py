@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fovea_core.train.artifacts import make_artifacts
-from fovea_core.train.recipe import tap_layers
+from fovea_core.train.recipe import inner_layer, tap_layers
 from fovea_core.train.variants import TAPS
 from tests.test_train_drafter import QUESTIONS, request_for
 from tests.toys import toy_target
 
 
 def tapped_target():
-    """A toy target with the Lab's taps."""
+    """A toy target with the Lab's taps, which keeps the layer that the Lab's inner memory is made of."""
     tapped = toy_target(3)
     tapped.tap(tap_layers(tapped, TAPS))
+    tapped.keep(inner_layer(tapped))
     return tapped
 
 

@@ -42,6 +42,10 @@ class Picture:
     features: torch.Tensor
     valid: torch.Tensor
 
+    def seen(self, layer: int) -> torch.Tensor:
+        assert layer == 0
+        return self.features
+
 
 def make_picture(seed: int = 0) -> Picture:
     draw = torch.Generator().manual_seed(seed)
@@ -294,6 +298,9 @@ class BorrowedTarget:
 
     def tap(self, layers) -> None:
         self.taps = tuple(layers)
+
+    def keep(self, layer) -> None:
+        assert layer == 0
 
 
 @pytest.fixture

@@ -264,9 +264,11 @@ def test_the_commands_from_a_head_to_a_trained_memory(tmp_path, capsys, monkeypa
     (tmp_path / "questions.jsonl").write_text("\n".join(rows))
     data = ["--data", str(tmp_path), "--work", str(tmp_path / "work"), "--target", str(folder), "--preset", "quick"]
     how = ["--only", "memory", "--start", str(out), "--epochs", "2", "--batch", "2", "--max-new-tokens", "6"]
+    how += ["--memory-layer", "2"]
     assert main(["train-drafter", *data, *how]) == 0
     trained = load_drafter(tmp_path / "work" / "memory" / "drafter", target).config
     assert trained.provenance["licence"] == "mit" and trained.provenance["tau_without_memory"] >= 1
+    assert trained.memory_layer == 2
     assert "without its memory" in (tmp_path / "work" / "memory" / "drafter" / "README.md").read_text()
     assert main(["train-drafter", "--work", str(tmp_path / "work"), "--only", "memory"]) == 2
     assert "--start" in capsys.readouterr().err

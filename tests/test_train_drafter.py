@@ -294,7 +294,8 @@ def test_unroll_equals_decoding(target, artifacts, name):
     mask, checked = supervised(batch, steps), 0
     loaded = FoveaDrafter(drafter)
     for b in range(5):
-        picture = type("Picture", (), {"features": batch.features[b], "valid": batch.valid[b]})
+        seen = lambda layer, b=b: batch.features[b]  # noqa: E731
+        picture = type("Picture", (), {"seen": staticmethod(seen), "valid": batch.valid[b]})
         for a in range(0, int(batch.real[b].sum()), 3):
             run = loaded.start(picture, RunSettings(detail="rounds"))
             at = int(batch.base[b, a]) + 1

@@ -18,7 +18,7 @@ from fovea_core.train.artifacts import make_artifacts
 from fovea_core.train.lab import export_rows, read_results, rows_for, train_rows
 from fovea_core.train.loss import LossWeights, Truth
 from fovea_core.train.prefix import accepted, prefix_weights
-from fovea_core.train.recipe import DrafterRecipe
+from fovea_core.train.recipe import DrafterRecipe, inner_layer
 from fovea_core.train.reinforce import RoutedTwin, chosen_logp, divergence, policy_loss
 from fovea_core.train.samples import collate, load_samples
 from fovea_core.train.twin import Twin, truth_of
@@ -143,6 +143,8 @@ def test_ablations_leave_out_what_they_say(target, artifacts):
     gate = blunt.drafter.correction(torch.randn(2, 5, target.hidden_size), torch.randn(2, 5, target.hidden_size))[1]
     assert bool((gate == 1).all()) and not bool(flat.drafter.memory.depth.any())
     assert bool(flat.drafter.memory.query.weight.grad.any()) and bool(blunt.drafter.correction.f[2].weight.any())
+    layers = {name: Twin(name, target, RECIPE, variant=ROWS[name]).drafter.config.memory_layer for name in ROWS}
+    assert {name for name, layer in layers.items() if layer} == {"deep", "deep-look"} and layers["deep"] == inner_layer(target)
 
 
 def test_every_row_is_trained_once(target, artifacts, tmp_path):

@@ -279,6 +279,9 @@ def test_options_that_do_not_go_together(stored, data, tmp_path, capsys):
         (["--steps", "3"], "--steps and --data"),
         (["--preset", "best"], "no preset"),
         (["--pairs", "0"], "pairs 0"),
+        (["--look", "0.3"], "--look and --data"),
+        (["--memory-layer", "-1"], "must not be negative"),
+        (["--memory-layer", "9"], "has no layer 9"),
     ):
         assert command(stored[0], data, tmp_path, *more) == 2
         assert said in capsys.readouterr().err

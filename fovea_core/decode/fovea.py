@@ -60,6 +60,7 @@ def load_drafter(name: str | Path, target):
     try:
         drafter.attach(target.embedding, target.head)
         target.tap(config.taps)
+        target.keep(config.memory_layer)
     except ValueError as error:
         raise DrafterError(f"The drafter in {title(folder)} does not fit: {error}") from None
     kind = TrainedRival if isinstance(drafter, RivalDrafter) else FoveaDrafter
@@ -101,15 +102,15 @@ class FoveaDrafter:
 
     @torch.inference_mode()
     def start(self, run, settings: RunSettings) -> FoveaRun:
-        """Begin a request: ``run.features`` (N, d) and ``run.valid`` (N,) become the visual memory where one is used.
+        """Begin a request: ``run.seen`` (N, d) and ``run.valid`` (N,) become the visual memory where one is used.
 
-        Raises ValueError where the policy asks what ``run`` does not watch.
+        Raises ValueError where the policy asks what ``run`` does not watch, or the memory what it has not kept.
         """
         name, limit = self.sight(settings)
         policy, memory = make_policy(name, self.config.bounds, settings.seed), None
         if policy.reads:
             like = self.folded.table
-            features, valid = run.features.to(like.device, like.dtype), run.valid.to(like.device)
+            features, valid = run.seen(self.config.memory_layer).to(like.device, like.dtype), run.valid.to(like.device)
             memory = FoldedMemory(self.drafter.remember(features, valid), self.correction)
             policy.start(memory, RunAround(run, policy.watches))
         ahead = settings.max_new_tokens + SPECULATIVE

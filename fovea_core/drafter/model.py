@@ -29,6 +29,8 @@ class DrafterConfig(BaseModel):
     ``first_norm``, ``last_norm``: whether a norm stands before the first block and behind the last; ``fc_bias``, ``qkv_bias``:
     biases of fc and of queries, keys and values; ours are norms and no biases, published heads differ (drafter.published).
     ``taps``: layers of the target whose entering states are fused beside its last one (EAGLE-3's way); FOVEA names none.
+    ``memory_layer``: layer of the target whose entering states at the picture the memory is made of; 0, where the projector's
+    output enters, is the paper's.
     ``target_fingerprint``: the only target this drafter may serve; ``provenance``: how it was trained.
     """
 
@@ -56,6 +58,7 @@ class DrafterConfig(BaseModel):
     depth_limit: Annotated[int, Field(ge=-1, le=64)] = 5
     depth_rows: Annotated[int, Field(ge=1, le=65)] = 7
     taps: Annotated[tuple[Annotated[int, Field(ge=1, le=1_000)], ...], Field(max_length=8)] = ()
+    memory_layer: Annotated[int, Field(ge=0, le=1_000)] = 0
     target_id: str = ""
     target_fingerprint: str = ""
     provenance: dict[str, str | int | float | bool | None] = {}
@@ -179,7 +182,8 @@ class Drafter(nn.Module):
         return self.fuse(tokens, self.norm(states[-1]))
 
     def remember(self, features: torch.Tensor, valid: torch.Tensor) -> VisualMemory | None:
-        """The visual memory of (..., N, d) features (FOVEA eq 2-3); None for the blind twin."""
+        """The visual memory of (..., N, d) features (FOVEA eq 2-3), the picture as it enters ``memory_layer``; None for the
+        blind twin."""
         return VisualMemory.build(features, valid, self.memory) if self.config.sighted else None
 
     def scoring_states(self, states, depth, memory: VisualMemory | None, policy: Policy) -> torch.Tensor:

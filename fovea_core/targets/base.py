@@ -49,11 +49,13 @@ News = tuple[Tensor, Tensor, Tensor]
 class Backbone:
     """A language model's own modules, called without its wrapper: embedding, decoder layers, final norm, head, rotation table.
 
-    Attributes: ``embedding`` (V, d), ``head`` (V, d), ``norm`` (module), ``context`` (positions), ``layers``, ``taps``.
+    Attributes: ``embedding`` (V, d), ``head`` (V, d), ``norm`` (module), ``context`` (positions), ``layers``, ``taps``,
+    ``kept``.
     Where the checkpoint has a sliding window, the context ends with it, so that the window never slides.
     """
 
     taps: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
 
     def __init__(self, language_model: nn.Module, head: nn.Linear) -> None:
         config = language_model.config
@@ -88,10 +90,18 @@ class Backbone:
         return cos[:, position : position + count], sin[:, position : position + count]
 
     @torch.inference_mode()
-    def forward(self, embedded: Tensor, positions: Tensor | slice, mask: Tensor | None, cache: SlotCache) -> Tensor:
+    def forward(
+        self,
+        embedded: Tensor,
+        positions: Tensor | slice,
+        mask: Tensor | None,
+        cache: SlotCache,
+        kept: dict[int, Tensor] | None = None,
+    ) -> Tensor:
         """(n, d) embedded tokens at ``positions`` to (n, (1 + taps) d) states; their keys wait in ``cache``.
 
         positions: a slice, (n,) or (3, n), one row an axis. Without a mask the tokens are one alone or a prompt, read causally.
+        Where ``kept`` is given, the (n, d) states that enter the kept layers are put there.
         """
         if isinstance(positions, Tensor) and positions.dim() == 2:
             rope = self.language_model.rotary_emb(embedded, positions[:, None])
@@ -100,16 +110,23 @@ class Backbone:
         if mask is None and embedded.shape[0] > 1 and self.attention != "sdpa":  # the others take no mask for 'see everything'
             lowest = torch.finfo(embedded.dtype).min
             mask = embedded.new_full((embedded.shape[0],) * 2, lowest).triu_(1)[None, None]
-        wanted = tuple(sorted({*self.taps, *cache.watched}))
+        wanted = tuple(sorted({*self.taps, *cache.watched, *(() if kept is None else self.kept)}))
         states, entered = run_layers(self.layers, embedded[None], rope, mask, cache, wanted)
         if cache.watched:
             cache.entered = torch.cat([entered[wanted.index(layer)] for layer in cache.watched])  # (layers, n, d)
+        if kept is not None:
+            kept.update((layer, entered[wanted.index(layer)][0]) for layer in self.kept)
         return join_taps(self.norm(states), [entered[wanted.index(layer)] for layer in self.taps])[0]
 
 
 def join_taps(last: Tensor, tapped: Sequence[Tensor]) -> Tensor:
     """(..., d) states after the final norm and of each tapped layer, the latter to a mean square of 1: (..., (1 + taps) d)."""
     return torch.cat([last, *(F.rms_norm(states, states.shape[-1:]) for states in tapped)], -1) if tapped else last
+
+
+def seen_at(states: Tensor) -> Tensor:
+    """(..., d) states that enter a layer as a memory is made of them: to a mean square of 1, which half precision holds."""
+    return F.rms_norm(states, states.shape[-1:])
 
 
 class Target(ABC):
@@ -168,6 +185,16 @@ class Target(ABC):
             raise TargetError(f"the target {self.id} is tapped at layers {', '.join(map(str, before))} already.")
         self.backbone.taps = layers or before
 
+    def keep(self, layer: int) -> None:
+        """Let every later run keep the states that enter this layer at the picture, for ``TargetRun.seen``; 0 always is.
+
+        Raises TargetError for a layer that is not there.
+        """
+        if not 0 <= layer < len(self.backbone.layers):
+            raise TargetError(f"the target {self.id} has no layer {layer}.")
+        if layer:
+            self.backbone.kept = tuple(sorted({*self.backbone.kept, layer}))
+
     def logits(self, hidden: Tensor) -> Tensor:
         """(n, d or more) states after the final norm, whatever is appended to them, to (n, V)."""
         return self.backbone.lm_head(hidden[:, : self.hidden_size])
@@ -210,8 +237,10 @@ class TargetRun:
             rope = torch.cat([prompt.positions, behind.expand(3, -1)], 1).to(target.device)  # (3, T)
             self.positions, self._ahead = rope[0].cpu(), int(rope.max()) + 1 - length
         self.answer_position = length + self._ahead
-        self.hidden = target.backbone.forward(embedded, rope, None, self.cache)
+        kept: dict[int, Tensor] = {}
+        self.hidden = target.backbone.forward(embedded, rope, None, self.cache, kept)
         self.entered = self.cache.entered
+        self._kept = {layer: seen_at(torch.cat([x[slice(*span)] for span in self.spans])) for layer, x in kept.items()}
         self.cache.commit(range(length))
         self.logits = target.logits(self.hidden[-1:])[0]
 
@@ -219,6 +248,15 @@ class TargetRun:
     def next_position(self) -> int:
         """Position id of the root: everything before it is in the cache."""
         return self.cache.committed + self._ahead
+
+    def seen(self, layer: int) -> Tensor:
+        """(N, d) the picture as it enters a layer, see ``seen_at``; layer 0: ``features``, the projector's output.
+
+        Raises ValueError for a layer that the target was not told to ``keep``.
+        """
+        if layer and layer not in self._kept:
+            raise ValueError(f"this run kept nothing of layer {layer}: tell the target to keep it before prefill.")
+        return self._kept[layer] if layer else self.features
 
     def outside(self) -> bool | None:
         """Whether the picture lies outside the target's world, by its image tokens; None where the target has no check."""

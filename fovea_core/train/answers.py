@@ -12,12 +12,12 @@ first one token longer, the question of the second one:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from fovea_core.targets.base import Prompt
+from fovea_core.targets.base import Prompt, seen_at
 from fovea_core.train.asked import Asked
 from fovea_core.train.views import Looks, check_viewed, note_looks
 from fovea_core.train.worker import BatchCache, BatchTarget
@@ -31,7 +31,8 @@ class Answered:
     """One request's outcome, T text items of which the last A + 1 are the answer.
 
     tokens (T); states (T, d or more, see Target.tap): the state that predicted each token; positions (T,); mid (A, d): h~^T of
-    the answer tokens that were fed; prompt: text items before the answer; looks: with views.
+    the answer tokens that were fed; prompt: text items before the answer; looks: with views; seen: by kept layer (N, d), the
+    picture as it enters it (targets.base.seen_at).
     """
 
     tokens: list[int]
@@ -40,6 +41,7 @@ class Answered:
     mid: Tensor
     prompt: int
     looks: Looks | None = None
+    seen: dict[int, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ def answer_batch(target: BatchTarget, asked: list[Asked], max_new_tokens: int) -
         positions = _positions(one.prompt, len(tokens)).to(target.device)[places]
         prompt = len(keep) + len(ids) - max(1, start)
         said = [tokens[i] for i in places.tolist()]
-        done.append(Answered(said, whole[places - 1], positions, mids[row], prompt, looks[row]))
+        seen = {layer: seen_at(entered[one.picture][layer]) for layer in target.kept}
+        done.append(Answered(said, whole[places - 1], positions, mids[row], prompt, looks[row], seen))
     return done
 
 
@@ -130,9 +133,9 @@ def _positions(prompt: Prompt, count: int) -> Tensor:
 
 def _read_pictures(
     target: BatchTarget, asked: list[Asked], rows: _Rows, ahead: int
-) -> tuple[dict[int, Tensor], BatchCache, dict[int, Tensor]]:
+) -> tuple[dict[int, Tensor], BatchCache, dict[int, dict[int, Tensor]]]:
     """Every prompt up to the end of its picture, once a picture: states (start, d) by picture, a cache with a row for each
-    request and room for ``ahead`` tokens more, and by picture what entered the watched layers at it (layers, N, d)."""
+    request and room for ``ahead`` tokens more, and by picture what entered each watched or kept layer at it (N, d)."""
     before, cache, entered = {}, BatchCache(len(target.layers)), {}
     first = {one.picture: row for row, one in reversed(list(enumerate(asked)))}  # a row that asks about each picture
     for group in _alike(first, rows.starts):
@@ -148,9 +151,9 @@ def _read_pictures(
         own = BatchCache(len(target.layers))
         states, _ = target.forward(x, positions, None, own)
         before |= dict(zip(group, states))
-        if target.watched:
-            whole = torch.stack(target.entered, 1)  # (pictures, layers, start, d)
-            entered |= {picture: whole[row][:, ids[row] == target.image_token_id] for row, picture in enumerate(group)}
+        for row, picture in enumerate(group):
+            at = ids[row] == target.image_token_id
+            entered[picture] = {layer: rows_in[row][at] for layer, rows_in in target.entered.items()}
         taken = [(group.index(one.picture), row) for row, one in enumerate(asked) if one.picture in group]
         sources, places = map(list, zip(*taken))
         cache.place(own, sources, places, len(asked), rows.start, rows.start + ahead)

@@ -6,7 +6,8 @@ image placeholders, then the answer with its EOS): ``tokens`` (T,) int32; ``stat
 after its final norm that *predicted* each token, so the state of item j itself is row j + 1, with the states of tapped layers
 behind it where the target has taps; ``positions`` (T,) int32; ``mid`` (A, d) half for the A answer items that were fed to the
 target (all but the last): h~^T of the objective. The pictures' image tokens back to back: ``features`` (all N, d) half after
-the projector, ``valid`` (all N,) bool, ``entries`` (pictures,) how many each has. Per sample ``lengths``, ``prompts`` (text
+the projector, ``valid`` (all N,) bool, ``entries`` (pictures,) how many each has; of each layer L that the target keeps,
+``seen-L`` (all N, d) half, the tokens as they enter it. Per sample ``lengths``, ``prompts`` (text
 items before the answer), ``pictures`` (number in this shard), ``numbers`` (of its request). A request that could not be asked
 has no sample. Half precision is the target's own where it computes in one, else float16. With views: train.views, too.
 """
@@ -63,6 +64,7 @@ def make_artifacts(
         "target_fingerprint": target.fingerprint,
         "shard": shard,
         "taps": list(target.backbone.taps),
+        **({"kept": list(target.backbone.kept)} if target.backbone.kept else {}),
         "max_new_tokens": max_new_tokens,
         "dtype": str(target.embedding.dtype).removeprefix("torch."),
         **({"views": True} if views else {}),
@@ -114,6 +116,7 @@ def answer_shard(
     missing, a sentence each."""
     samples: list[Answered] = []
     features, owners, numbers, troubles = [], [], [], []
+    seen: dict[int, list[Tensor]] = {layer: [] for layer in target.kept}
     half = target.dtype if target.dtype.itemsize == 2 else torch.float16
     valid: list[Tensor] = []
     for start in range(0, len(requests), batch):
@@ -121,11 +124,14 @@ def answer_shard(
         troubles += wrong
         if not asked:
             continue
-        samples += answer_batch(target, asked, max_new_tokens)
-        seen = {one.picture: one.prompt for one in asked}
+        answered = answer_batch(target, asked, max_new_tokens)
+        samples += answered
+        pictures = {one.picture: (one.prompt, sample) for one, sample in zip(asked, answered)}
         owners += [len(features) + one.picture for one in asked]
-        features += [prompt.features.to("cpu", half) for prompt in seen.values()]
-        valid += [prompt.valid.cpu() for prompt in seen.values()]
+        features += [prompt.features.to("cpu", half) for prompt, _ in pictures.values()]
+        valid += [prompt.valid.cpu() for prompt, _ in pictures.values()]
+        for layer, rows in seen.items():
+            rows += [sample.seen[layer].to("cpu", half) for _, sample in pictures.values()]
         numbers += [one.number for one in asked]
     width, size = target.target.hidden_size * (1 + len(target.taps)), target.target.hidden_size
     none = torch.zeros(0, size, dtype=half)
@@ -142,6 +148,7 @@ def answer_shard(
         "pictures": torch.tensor(owners, dtype=torch.int64),
         "numbers": torch.tensor(numbers, dtype=torch.int64),
     }
+    tensors |= {f"seen-{layer}": torch.cat([none, *rows]) for layer, rows in seen.items()}
     if target.watched and samples:
         tensors |= view_tensors([sample.looks for sample in samples], half)
     return tensors, troubles

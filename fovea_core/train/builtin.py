@@ -115,8 +115,9 @@ def make_drafters(
         torch.set_num_threads(threads)
     shards = Shards(draw_pictures(work / "drafter-pictures", first_seed, pictures, workers))
     target.tap(tap_layers(target, recipe.taps))
+    target.keep(recipe.memory_layer)
     requests = artifact_requests(shards, target) if own_answers else artifact_requests(shards, target, long=4, given=True)
-    artifacts = make_artifacts(target, requests, work / "artifacts", log=log)
+    artifacts = make_artifacts(target, requests, work / "artifacts", views=recipe.loss.look > 0, log=log)
     out = work / ("drafters" if which == "both" else f"drafters-{which}")  # twins may be trained side by side
     folders = train_drafter(target, artifacts, out, which=which, recipe=recipe, start=start, log=log)
     return folders if export is None else copy_twins(folders, export)

@@ -128,6 +128,8 @@ class DrafterTrainer:
         for twin in self.twins:
             if twin.drafter.config.taps not in ((), tuple(about["taps"])):
                 raise ValueError(f"{Path(artifacts).name} holds states of other layers than this recipe fuses.")
+            if twin.drafter.config.memory_layer not in (0, *about.get("kept", [])):
+                raise ValueError(f"{Path(artifacts).name} holds pictures as they enter other layers than this recipe's memory.")
             if twin.variant.rival and not self.train[0].view:
                 raise ValueError(f"{Path(artifacts).name} was made without what rivals are given: make it with views.")
         self.order = Order([s.tokens.shape[0] for s in self.train], recipe.batch * recipe.accumulate, recipe.seed)

@@ -24,7 +24,7 @@ from fovea_core.train.builtin import artifact_requests, draw_pictures
 from fovea_core.train.data import Shards
 from fovea_core.train.drafter import DrafterTrainer, follow
 from fovea_core.train.loss import LossWeights
-from fovea_core.train.recipe import DrafterRecipe, tap_layers
+from fovea_core.train.recipe import DrafterRecipe, inner_layer, tap_layers
 from fovea_core.train.samples import load_samples
 from fovea_core.train.variants import ROWS, TAPS, Variant
 
@@ -75,6 +75,7 @@ def train_lab(
         torch.set_num_threads(threads)
     shards = Shards(draw_pictures(work / "lab-pictures", first_seed, pictures, workers))
     target.tap(tap_layers(target, TAPS))
+    target.keep(inner_layer(target))
     requests = artifact_requests(shards, target, long=4, given=True)
     artifacts = make_artifacts(target, requests, work / "lab-artifacts", views=True, log=log)
     train_rows(work, target, artifacts, rows, recipe or lab_recipe(), minutes, log, pictures)

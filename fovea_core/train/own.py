@@ -61,8 +61,11 @@ def make_own_drafters(
     requests, held = pairs.requests, pairs.held(HOLDOUT)
     recipe = preset.with_steps(len(requests) - len(held)).shared(crew.count)
     if memory_of is not None:
-        recipe, which = replace(recipe, only="memory", unroll=read_config(memory_of).depth_rows - 1), "drafter"
+        of, which = read_config(memory_of), "drafter"
+        layer = recipe.memory_layer or of.memory_layer
+        recipe = replace(recipe, only="memory", unroll=of.depth_rows - 1, memory_layer=layer)
     target.tap(tap_layers(target, recipe.taps))
+    target.keep(recipe.memory_layer)
     for why, count in pairs.skipped.items():
         note(f"entries skipped {why}: {count:,}")
     note(f"{len(requests):,} pairs, {len(held):,} of them kept from training")

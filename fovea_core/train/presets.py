@@ -64,7 +64,8 @@ def pick_preset(name: str, pairs: int | None = None, max_new_tokens: int | None 
     preset = PRESETS[name]
     limits = {"pairs": pairs, "epochs": epochs, "max_new_tokens": max_new_tokens, **recipe}
     for what, value in limits.items():
-        if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0 and what != "seed":
+        counted = isinstance(value, int | float) and not isinstance(value, bool) and what not in ("seed", "memory_layer")
+        if counted and value <= 0:
             raise SettingsError(f"{what} {value} is not possible: it must be more than 0.")
     if pairs is not None and preset.pairs is not None:
         pairs = min(pairs, preset.pairs)

@@ -23,9 +23,9 @@ class DrafterRecipe:
     so a read is learnt faster this way); autocast: products in bfloat16, for machines that have them in hardware; single_share:
     share of the steps, from the first, that unroll one level only, several times cheaper, so that reading is learnt before
     drafting on one's own states (the other depth rows then start from row 0); taps: layers of the target fused beside its last
-    state (EAGLE-3's way; 0 is FOVEA's own input); optimizer: 'muon' for the matrices at ``muon_lr`` and AdamW for the rest, or
-    'adamw' for all (the paper's); only: 'all' is learnt, or 'memory': W_K, W_U, W_Q, their norms, E_dep, f and g on the frozen
-    body of the drafter that is gone on from.
+    state (EAGLE-3's way; 0 is FOVEA's own input); memory_layer: see DrafterConfig; optimizer: 'muon' for the matrices at
+    ``muon_lr`` and AdamW for the rest, or 'adamw' for all (the paper's); only: 'all' is learnt, or 'memory': W_K, W_U, W_Q,
+    their norms, E_dep, f and g on the frozen body of the drafter that is gone on from.
     """
 
     steps: int = 1800
@@ -45,6 +45,7 @@ class DrafterRecipe:
     autocast: bool = False
     blocks: int = 2
     taps: int = 0
+    memory_layer: int = 0
     k_min: int = 4
     k_max: int = 80
     rho: float = 0.8
@@ -60,10 +61,10 @@ class DrafterRecipe:
         turn = (step - warm) / max(1, self.steps - warm)
         return 0.1 + 0.45 * (1 + math.cos(math.pi * turn))
 
-    def onward(self) -> DrafterRecipe:
+    def onward(self, anew: bool = False) -> DrafterRecipe:
         """The recipe for drafters that can read already: lower rates, all levels from a third on, reads as eq 6 chooses them
-        after a tenth."""
-        return replace(self, lr=1e-3, muon_lr=2.5e-3, dense_share=0.1, single_share=0.35)
+        after a tenth, or after three where a memory of another layer is learnt ``anew``."""
+        return replace(self, lr=1e-3, muon_lr=2.5e-3, dense_share=0.3 if anew else 0.1, single_share=0.35)
 
     def shared(self, processes: int) -> DrafterRecipe:
         """As many samples a step, in batches that each of ``processes`` has equally many of, none larger than now.
@@ -95,6 +96,11 @@ def tap_layers(target, count: int) -> tuple[int, ...]:
     return tuple(round(layers * (i + 1) / (count + 1)) for i in range(count))
 
 
+def inner_layer(target) -> int:
+    """The layer of a target whose states at the picture a memory is best made of: that after three fifths of them."""
+    return round(0.6 * len(target.backbone.layers))
+
+
 def config_for(target, recipe: DrafterRecipe, variant: Variant, kind: str) -> DrafterConfig:
     """A variant's config, its blocks of the kind of a target's language model; ``kind``: the variant's name."""
     text = target.model.config.text_config
@@ -119,6 +125,7 @@ def config_for(target, recipe: DrafterRecipe, variant: Variant, kind: str) -> Dr
         depth_limit=recipe.unroll - 1,
         depth_rows=recipe.unroll + 1,
         taps=tap_layers(target, taps),
+        memory_layer=(inner_layer(target) if variant.deep else recipe.memory_layer) if variant.sighted else 0,
         target_id=target.id,
         target_fingerprint=target.fingerprint,
         **(rival if variant.rival else {}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,7 +26,8 @@ BUCKET = 16
 @dataclass(frozen=True)
 class Sample:
     """One question's tensors, views into its shard: see artifacts.py for shapes; ``prompt`` text items before the answer;
-    ``number`` of its request; ``view``: what rivals are given beside (train.views), empty where there is nothing of it."""
+    ``number`` of its request; ``view``: what rivals are given beside (train.views), empty where there is nothing of it;
+    ``seen``: by kept layer (N, d), the picture as it enters it."""
 
     tokens: Tensor
     states: Tensor
@@ -37,6 +38,7 @@ class Sample:
     prompt: int
     number: int = 0
     view: dict[str, Tensor] = field(default_factory=dict)
+    seen: dict[int, Tensor] = field(default_factory=dict)
 
     @property
     def bases(self) -> int:
@@ -51,7 +53,8 @@ class Batch:
     tokens, positions (B, T) int64; states (B, T, d or more); base (B, A) int64, item number of each answer item, the last one
     repeated as padding; real (B, A) bool; ends (B,) int64, number of items; mid (B, A, d); features (B, N, d), valid (B, N), N
     entries of the picture that has most.
-    Item j's own target state is ``states[:, j + 1]``. view: of all samples where the artifacts have one.
+    Item j's own target state is ``states[:, j + 1]``. view: of all samples where the artifacts have one; kept: by layer
+    (B, N, d), the pictures as they enter it.
     """
 
     tokens: Tensor
@@ -64,10 +67,16 @@ class Batch:
     features: Tensor
     valid: Tensor
     view: View | None = None
+    kept: dict[int, Tensor] = field(default_factory=dict)
+
+    def seen(self, layer: int) -> Tensor:
+        """(B, N, d) the pictures as they enter a layer; 0: the projector's output. Raises KeyError for one that is not kept."""
+        return self.kept[layer] if layer else self.features
 
     def to(self, device: torch.device | str) -> Batch:
         """The same on another device."""
-        return Batch(**_moved(self, device), view=None if self.view is None else View(**_moved(self.view, device)))
+        view = None if self.view is None else View(**_moved(self.view, device))
+        return Batch(**_moved(self, device), view=view, kept={layer: part.to(device) for layer, part in self.kept.items()})
 
 
 def _moved(parts: Batch | View, device: torch.device | str) -> dict[str, Tensor]:
@@ -96,7 +105,9 @@ def load_samples(folder: str | Path, held: Container[int] | None = None) -> tupl
 
 def samples_of(shard: dict[str, Tensor]) -> Iterator[tuple[Sample, int]]:
     """The samples of a shard and the number of each one's picture in it."""
-    features, valid = (shard[name].split(shard["entries"].tolist()) for name in ("features", "valid"))
+    entries = shard["entries"].tolist()
+    features, valid = (shard[name].split(entries) for name in ("features", "valid"))
+    seen = {int(name.split("-")[1]): part.split(entries) for name, part in shard.items() if name.startswith("seen-")}
     item, fed = 0, 0
     counts = (shard[name].tolist() for name in ("lengths", "prompts", "pictures", "numbers"))
     for row, (length, prompt, picture, number) in enumerate(zip(*counts)):
@@ -114,6 +125,7 @@ def samples_of(shard: dict[str, Tensor]) -> Iterator[tuple[Sample, int]]:
             prompt=prompt,
             number=number,
             view=view_of(shard, picture, row, answers),
+            seen={layer: parts[picture] for layer, parts in seen.items()},
         )
         yield sample, picture
 
@@ -139,13 +151,19 @@ def collate(samples: list[Sample], device: torch.device | str = "cpu") -> Batch:
         real=real,
         ends=torch.tensor([s.tokens.shape[0] for s in samples]),
         mid=mid,
-        features=pad_sequence([s.features for s in samples], batch_first=True).float(),
+        features=_pictures(s.features for s in samples),
         valid=pad_sequence([s.valid for s in samples], batch_first=True),
+        kept={layer: _pictures(s.seen[layer] for s in samples) for layer in samples[0].seen},
     )
     if samples[0].view:
         views = [sample.view for sample in samples]
         batch = replace(batch, view=join_views(views, batch.features, batch.valid, batch.states, batch.base))
     return batch if str(device) == "cpu" else batch.to(device)
+
+
+def _pictures(rows: Iterable[Tensor]) -> Tensor:
+    """(B, N, d) float32 of B pictures' (their N, d) rows."""
+    return pad_sequence(list(rows), batch_first=True).float()
 
 
 class Order:

@@ -61,7 +61,7 @@ def draft_loss(
         how = Unrolled(drafter.given(batch.view)) if isinstance(drafter, RivalDrafter) else Unrolled()
     states, middle = unroll(drafter, batch, steps, how.given, how.settle, how.feed)
     depth = torch.arange(steps, device=states.device).repeat_interleave(states.shape[2])  # (steps A,)
-    memory = drafter.remember(batch.features, batch.valid)
+    memory = drafter.remember(batch.seen(drafter.config.memory_layer), batch.valid)
     scoring = drafter.scoring_states(states.flatten(1, 2), depth, memory, policy).flatten(0, 1)[truth.rows]
     shape = (states.shape[0], steps, states.shape[2])
     w = prefix_weights(scoring, drafter.head, truth, shape) if how.by_prefix else None
@@ -101,6 +101,7 @@ class Twin:
         if memory_only and (start is None or not self.variant.sighted):
             raise ValueError("to train the memory only, name a drafter with --start, and no blind twin.")
         config = read_config(start) if memory_only else config_for(target, recipe, self.variant, name)
+        config = config.model_copy(update={"memory_layer": recipe.memory_layer}) if memory_only else config
         if memory_only and (config.target_fingerprint != target.fingerprint or config.taps or not config.sighted):
             raise ValueError(f"The drafter in {start.name} has no memory, or belongs to another target ({config.target_id}).")
         drafter = make_drafter(config).to(target.device)

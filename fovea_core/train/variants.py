@@ -26,7 +26,8 @@ class Variant:
     the recipe's LossWeights; taps: layers of the target fused beside its last one, None as the recipe says; depth_row, gate:
     whether FOVEA has them; kept: least and most share of the image tokens in the context, drawn for every sample; own: share
     of the drafts that go on with what the drafter itself would say; by_prefix: weigh a position by what it adds to the
-    accepted prefix; reinforce: share of the steps, the last ones, in which a router alone learns by the accepted prefix.
+    accepted prefix; deep: whether FOVEA's memory is made of the target's inner states (train.recipe.inner_layer), not of the
+    projector's output; reinforce: share of the steps, the last ones, in which a router alone learns by the accepted prefix.
     """
 
     label: str
@@ -41,12 +42,13 @@ class Variant:
     kept: tuple[float, float] | None = None
     own: float = 0.0
     by_prefix: bool = False
+    deep: bool = False
     reinforce: float = 0.0
 
     @property
     def ablation(self) -> bool:
         """Whether it is FOVEA with a part of its objective or of itself changed: its weights are not shipped."""
-        return self.sighted and bool(self.loss or not self.depth_row or not self.gate)
+        return self.sighted and bool(self.loss or self.deep or not self.depth_row or not self.gate)
 
 
 #: FOVEA and its twin: the same body without the memory. It is the paper's 'without visual correction', retrained.
@@ -75,7 +77,8 @@ RIVALS = {
     "unilaspec": _rival("unilaspec", _TOKENS, by_prefix=True),
 }
 
-#: FOVEA with a part left out, as in the paper's ablations, or with an objective of ours beside the paper's (train.looks).
+#: FOVEA with a part left out, as in the paper's ablations, or with what the paper has not: an objective beside its own
+#: (train.looks), another source of the memory.
 ABLATIONS = {
     "no-depth": Variant("FOVEA without the depth row", depth_row=False),
     "no-gate": Variant("FOVEA without the gate", gate=False),
@@ -83,6 +86,8 @@ ABLATIONS = {
     "no-kl": Variant("FOVEA without L_KL", loss={"kl": 0.0}),
     "no-margin": Variant("FOVEA without the margin", loss={"compete": 0.0}),
     "look": Variant("FOVEA, taught where the target looks", loss={"look": 0.3}),
+    "deep": Variant("FOVEA, memory of the target's inner states", deep=True),
+    "deep-look": Variant("FOVEA, memory of inner states, taught where the target looks", deep=True, loss={"look": 0.3}),
 }
 
 #: All rows of the Lab in the order in which they are trained.

@@ -48,26 +48,27 @@ def note_looks(
     target: BatchTarget,
     cache: BatchCache,
     asked: Sequence[Asked],
-    entered: dict[int, Tensor],
+    entered: dict[int, dict[int, Tensor]],
     behind: Tensor,
     spoken: Sequence[tuple[int, int]],
 ) -> list[Looks]:
     """The looks of a batch whose questions and answers were the last forward.
 
-    entered: by picture (layers, N, d) states that entered the watched layers at its image tokens; behind (rows,): position id
+    entered: by picture and layer the (N, d) states that entered it at the image tokens; behind (rows,): position id
     of each row's first token in that forward; spoken: of each row the number there of the token that predicted the answer's
     first, and how many answer tokens were fed.
     """
     first, last = asked[0].prompt.spans[0]
     slots = torch.arange(first, last, device=target.device)
     valid = torch.stack([one.prompt.valid for one in asked]).to(target.device)  # (rows, N)
-    positions = behind[:, None] + torch.arange(target.entered[0].shape[1], device=target.device)
+    positions = behind[:, None] + torch.arange(target.entered[target.watched[0]].shape[1], device=target.device)
     masses = target.masses(cache, positions, slots, valid)  # (rows, n, watched, N)
     numbers = grid_cells(target.target.image.cells, target.target.image.cells).to(target.device)
     done, looks = set(), []
     for row, (one, (start, fed)) in enumerate(zip(asked, spoken)):
         ranks = vote(masses[row, start : start + fed]).masked_fill_(~valid[row], -torch.inf)
-        cells, present = pool_cells(entered[one.picture][None], valid[row : row + 1], numbers)
+        states = torch.stack([entered[one.picture][layer] for layer in target.watched])  # (watched, N, d)
+        cells, present = pool_cells(states[None], valid[row : row + 1], numbers)
         fresh = one.picture not in done
         done.add(one.picture)
         looks.append(

@@ -66,7 +66,8 @@ class BatchTarget:
         self.eos = torch.tensor(sorted(target.eos_ids), device=target.device)
         self.image_token_id = target.image_token_id
         self.watched = look_layers(len(self.layers)) if views else ()
-        self.entered: list[Tensor] = []  # of the last forward: states (rows, n, d) that entered the watched layers
+        self.kept = backbone.kept
+        self.entered: dict[int, Tensor] = {}  # of the last forward: states (rows, n, d) that entered watched and kept layers
         # States 1 .. max(1, floor(0.4 L) - 2); state i is the input of layer i.
         self.candidates = range(1, max(1, int(0.4 * len(self.layers)) - 2) + 1)
 
@@ -91,13 +92,13 @@ class BatchTarget:
         if mask is None and self.target.backbone.attention != "sdpa":  # the others take no mask for 'see everything'
             mask = x.new_full((x.shape[1],) * 2, torch.finfo(x.dtype).min).triu_(1)[None, None]
         best = least = None
-        tapped, self.entered = [], []
+        tapped, self.entered = [], {}
         for number, layer in enumerate(self.layers):
             entering = x
             if number in self.taps:
                 tapped.append(x)
-            if number in self.watched:
-                self.entered.append(x)
+            if number in self.watched or number in self.kept:
+                self.entered[number] = x
             x = layer(x, attention_mask=mask, cache=cache, position_embeddings=rope)
             if mid and number in self.candidates:
                 entropy = self._entropy(layer, entering, rope, mask, cache.keys[number][:, :, : cache.used + x.shape[1]])
@@ -120,8 +121,9 @@ class BatchTarget:
     def masses(self, cache: BatchCache, positions: Tensor, slots: Tensor, valid: Tensor) -> Tensor:
         """(rows, n, watched, N): where the watched layers looked in the last forward, whose (rows, n) ``positions`` these are:
         each layer's softmax over the valid (rows, N) image tokens in the ``slots`` (N,), the mean of its heads."""
-        rope, looks = self.lm.rotary_emb(self.entered[0], positions), []
-        for number, entering in zip(self.watched, self.entered):
+        rope, looks = self.lm.rotary_emb(self.entered[self.watched[0]], positions), []
+        for number in self.watched:
+            entering = self.entered[number]
             scores = _scores(self.layers[number], entering, rope, cache.keys[number][:, :, slots])
             looks.append(scores.masked_fill(~valid[:, None, None, None], -torch.inf).softmax(-1).mean((1, 2)))
         return torch.stack(looks, 2)
