@@ -94,10 +94,11 @@ def train_drafter(
     memory_layer: Annotated[
         int | None,
         typer.Option(
-            help="Layer of the target whose states at the picture become the memory (default: 0, the paper's: what the projector "
-            "says)."
+            help="Layer of the target whose states at the picture become the memory (default: 0, the paper's: the projector's "
+            "output)."
         ),
     ] = None,
+    blocks: Annotated[int, typer.Option(help="Decoder blocks of the drafter's body, 1 to 16.")] = 2,
     look: Annotated[
         float, typer.Option(help="Weight of the objective that a read falls where the target looked; the paper has none.")
     ] = 0.0,
@@ -110,8 +111,8 @@ def train_drafter(
     """Train a FOVEA drafter and its blind twin on what the target makes of answers; resumable.
 
     With --data for any target, from pictures and questions of your own. Without it for the embedded target, from pictures drawn
-    for it: --start, --pictures, --first-seed, --own-answers, --look, --steps and --workers are for those, the options from
-    --images to --dry-run are not.
+    for it: --start, --pictures, --first-seed, --own-answers, --blocks, --look, --steps and --workers are for those, the options
+    from --images to --dry-run are not.
     """
     from fovea_core.targets.registry import load_target, pick_device
 
@@ -126,11 +127,14 @@ def train_drafter(
         raise SettingsError("To train a memory only, name the drafter that gets it with --start, and your pairs with --data.")
     if data is not None:
         stray = {"--start": only == "all" and start, "--steps": steps, "--own-answers": own_answers, "--look": look}
+        stray["--blocks"] = blocks != 2
         said = "and --data do not go together"
     else:
         stray, said = {"--images": images, "--dry-run": dry_run}, "is for pairs of your own: name --data"
     if look < 0 or (memory_layer or 0) < 0:
         raise SettingsError("--look and --memory-layer must not be negative.")
+    if not 1 <= blocks <= 16:
+        raise SettingsError(f"--blocks {blocks} is not possible: 1 to 16.")
     for option in (name for name, value in stray.items() if value):
         raise SettingsError(f"{option} {said}.")
     if data is not None:
@@ -154,11 +158,12 @@ def train_drafter(
         from fovea_core.train.builtin import make_drafters
         from fovea_core.train.crew import refuse_crew
         from fovea_core.train.drafter import DrafterRecipe
-        from fovea_core.train.loss import LossWeights
+        from fovea_core.train.loss import loss_for
 
         refuse_crew("train-drafter without --data")
 
-        chosen = {"seed": seed, "autocast": bool(autocast), "memory_layer": memory_layer or 0, "loss": LossWeights(look=look)}
+        chosen = {"seed": seed, "autocast": bool(autocast), "memory_layer": memory_layer or 0, "blocks": blocks}
+        chosen["loss"] = loss_for(blocks, look)
         chosen |= {} if steps is None else {"steps": steps}
         options = {
             "pictures": pictures,

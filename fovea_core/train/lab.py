@@ -23,7 +23,7 @@ from fovea_core.train.artifacts import make_artifacts
 from fovea_core.train.builtin import artifact_requests, draw_pictures
 from fovea_core.train.data import Shards
 from fovea_core.train.drafter import DrafterTrainer, follow
-from fovea_core.train.loss import LossWeights
+from fovea_core.train.loss import loss_for
 from fovea_core.train.recipe import DrafterRecipe, inner_layer, tap_layers
 from fovea_core.train.samples import load_samples
 from fovea_core.train.variants import ROWS, TAPS, Variant
@@ -35,9 +35,8 @@ EXPORT_BYTES = 20 * 2**20
 
 
 def lab_recipe(steps: int = STEPS, seed: int = 0, autocast: bool = False) -> DrafterRecipe:
-    """The recipe of every row. With a single block h~ would be the state that scores, so its part of L_hid is left out."""
-    loss = LossWeights(middle=0.0)
-    return DrafterRecipe(steps=steps, blocks=1, single_share=0.6, seed=seed, autocast=autocast, loss=loss)
+    """The recipe of every row."""
+    return DrafterRecipe(steps=steps, blocks=1, single_share=0.6, seed=seed, autocast=autocast, loss=loss_for(1))
 
 
 def rows_for(target, only: Sequence[str] = ()) -> dict[str, Variant]:

@@ -41,6 +41,12 @@ class LossWeights:
     look: float = 0.0
 
 
+def loss_for(blocks: int, look: float = 0.0) -> LossWeights:
+    """The paper's weights for a drafter of so many blocks. With a single one h~ would be the state that scores: its part of
+    L_hid is left out."""
+    return LossWeights(look=look, middle=0.0) if blocks == 1 else LossWeights(look=look)
+
+
 def step_weights(step: Tensor, position: Tensor, weights: LossWeights) -> Tensor:
     """w_n = exp(-(n - 1) / gamma) with n = step (from 1), or with ``literal`` n = position in the answer (from 1)."""
     n = position if weights.literal else step
