@@ -43,7 +43,7 @@
     eagle3: "its drafter is given the target's states at the text, in three layers, and nothing of the picture itself",
     prefix: "its drafter has image tokens in its context like words, attends to them as to words, and has no reader of the picture whose choice could be shown",
     compressed: "its drafter has the picture as three vectors made of all image tokens, two in its context and one added to every word, and none of them lies anywhere in the picture",
-    dream: "what its drafter's reader reads are the target's states at the text, which lie nowhere in the picture; of the picture it has image tokens in its context, like words",
+    dream: "its drafter reads the target's states at the text, which lie nowhere in the picture; of the picture it has image tokens in its context, like words",
   };
   // Of runs that were recorded before such reads were.
   const UNRECORDED = {
