@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
 
 from fovea_core.bench.exact import Told
+from fovea_core.bench.observe import Observed
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain
 from fovea_core.decode.rival import RivalRun, TrainedRival
@@ -252,3 +254,22 @@ def test_no_rival_that_reads_is_left_out():
     """Every kind whose reader reads the picture has a policy of its own."""
     seeing = {name for name, row in RIVALS.items() if row.rival.get("source") in ("cells", "routed", "watched")}
     assert seeing == set(SEEING)
+
+
+def test_sets_of_rivals_are_followed_state_by_state(target):
+    """What the Lab counts: each state's set against that of the state before, in the order of reading; a place of a parallel
+    draft once, although it serves several nodes."""
+    for name in SEEING:
+        one = Readings(name, target, 4)
+        observed = Observed(one)
+        one.start = lambda run, settings, made=one.made: made
+        made = observed.start(None, RunSettings())
+        draft = made.propose(TREES[0])
+        sets = [
+            set(order[: int(count)]) for look in one.made.looks for order, (count, *_) in zip(look.order.tolist(), look.stats)
+        ]
+        if name == "unilaspec":
+            sets = [sets[0], *sets[1 :: TREES[0].width]]
+        shares = [len(a & b) / len(a | b) for a, b in pairwise(sets)]
+        assert observed.choices.jaccard == pytest.approx(shares) and observed.choices.overlap == [] and draft.size > 4
+        assert len(shares) == (3 if name == "unilaspec" else 9)

@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from app.comparison import comparison_head
 from fovea_core.engine import load_engine
 from fovea_core.examples import load_examples
 from fovea_core.pictures import data_url, open_picture
@@ -124,3 +125,26 @@ def test_traces_from_before_open_as_they_did(show):
     bare = [event for event in bare if event["kind"] != "memory_read"]
     page = show([lines[0], *(json.dumps(event | {"n": n}) for n, event in enumerate(bare))], page=page, **END)
     assert page.is_hidden(NOTE)
+
+
+def test_side_by_side_they_are_called_by_their_names(new_page, tmp_path):
+    """In Compare a side's title is its drafter's own; shares of a memory and of a reading are said not to compare, and have no
+    scale in common, while two sides of one kind have."""
+    page, file = new_page(), tmp_path / "pair.html"
+    made = "FOVEA.createComparison(document.querySelector('#pair'), {})"
+    file.write_text(f"<!doctype html>{comparison_head()}<div id=pair></div><script>window.pair = {made}</script>", "utf-8")
+    page.goto(file.as_uri())
+    for names, common, said in (
+        (("lab-fovea", "lab-tiger"), False, "these do not compare"),
+        (("lab-tiger", "lab-dream"), None, "what a drafter's own reader read"),
+        (("lab-tiger", "lab-tiger"), True, "what a drafter's own reader read"),
+        (("lab-fovea", "lab-fovea"), True, "mean share of all mass"),
+    ):
+        page.evaluate("([a, b]) => pair.set(a, b)", [recorded(name) for name in names])
+        page.wait_for_function("() => pair.sides.every(({ player }) => player.run.finished) && !pair.following")
+        settle(page)
+        assert page.locator(".fc-way").all_inner_texts() == [lab_label(name.removeprefix(LAB)) for name in names]
+        figure = page.locator(".fc-figure", has=page.locator("dt", has_text="captured mass"))
+        assert said in figure.inner_text()
+        a, b = page.evaluate("pair.sides.map(({ player }) => player.run.largestMass)")
+        assert common is None or common == (a == b)
