@@ -12,6 +12,7 @@ from pathlib import Path
 from fovea_core.examples import ASSETS
 from fovea_core.trace.codec import unpack_entries
 from fovea_core.trace.fold import Summary, Token
+from fovea_core.trace.reads import own_reader
 
 #: Longest piece of a word that a hover label shows.
 MOST_CHARS = 32
@@ -78,17 +79,16 @@ def _retrieved(summary: Summary) -> list[dict]:
         [_bars("retrieved entries", "accent", words, sizes, "%{hovertext}<br>K %{y}", texts)],
         {"title": {"text": "entries"}},
     )
+    share = "captured share of its reading" if own_reader(summary.started.policy) else "captured mass"
     held = [value for value in captured if value is not None]
-    lines = [
-        _line("captured mass", "accent", words, captured, "%{hovertext}<br>captured mass %{y:.2f}", texts, "circle", "solid")
-    ]
-    said = f"Captured mass {min(held):.2f} to {max(held):.2f}, {sum(held) / len(held):.2f} on average"
+    lines = [_line(share, "accent", words, captured, f"%{{hovertext}}<br>{share} %{{y:.2f}}", texts, "circle", "solid")]
+    said = f"{share.capitalize()} {min(held):.2f} to {max(held):.2f}, {sum(held) / len(held):.2f} on average"
     opened = [value for value in gates if value is not None]
     if opened:
         lines.append(_line("gate", "rejected", words, gates, "%{hovertext}<br>gate %{y:.2f}", texts, "diamond-open", "dot"))
         low, high = (f"{bound(opened):.2f}" for bound in (min, max))
         said += f"; gate {low}" + (" throughout" if low == high else f" to {high}, {sum(opened) / len(opened):.2f} on average")
-    title = "Captured mass and gate per word" if opened else "Captured mass per word"
+    title = f"{share.capitalize()}{' and gate' if opened else ''} per word"
     shares = _figure("shares", title, f"{said}.", "word", lines, {"title": {"text": "share"}, "range": [0, 1.05]})
     return [entries, shares]
 

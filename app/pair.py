@@ -59,13 +59,18 @@ def way_of(drafter: str | None, policy: str | None, drafters: Sequence[str] = ()
 def drafter_of(way: str | None, drafters: Sequence[str] = ("builtin",)) -> tuple[str, str]:
     """Drafter and policy of a way; whether a policy of another name exists is for the settings to say. Raises SettingsError.
 
-    drafters: those of the loaded model, best first; each is a way of its own, and the best one goes with a policy's name.
+    drafters: those of the loaded model, best first; each is a way of its own, and the best one goes with a policy's name. One
+    without a visual memory has no policy of it, whatever way of its own it has to read the picture.
     """
+    from fovea_core.targets.shelf import remembers
+
     if not isinstance(way, str) or not way:
         raise SettingsError("Please choose A and B.")
     if way in WAYS:
         return WAYS[way][1:]
-    return (way, "fovea") if way in drafters else (drafters[0], way)
+    if way not in drafters:
+        return drafters[0], way
+    return way, "fovea" if remembers(way) else "none"
 
 
 @dataclass(eq=False)

@@ -20,6 +20,7 @@ SCRIPTS = (
     "dom.js",
     "schema.js",
     "trace.js",
+    "maps.js",
     "heat.js",
     "stage.js",
     "answer.js",

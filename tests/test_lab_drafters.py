@@ -30,7 +30,7 @@ from fovea_core.settings import make_settings
 from fovea_core.targets import shelf
 from fovea_core.targets.registry import load_target
 from fovea_core.trace.codec import decode
-from fovea_core.trace.events import CostTable
+from fovea_core.trace.events import CostTable, MemoryRead
 from fovea_core.trace.fold import fold
 from fovea_core.trace.laws import checked
 from fovea_core.train.lab import lab_recipe
@@ -39,6 +39,8 @@ from fovea_core.train.variants import ABLATIONS, ABSTRACT, RIVALS, ROWS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 NAMES = [shelf.LAB + name for name in shelf.LAB_ROWS]
+#: What the runs of those that read the picture name as their policy.
+SIGHTS = {"lab-fovea": "fovea", "lab-hawk": "cells", "lab-tiger": "routed-8", "lab-unilaspec": "watched-8"}
 QUESTION, TOKENS = "What does the worker hold?", 8
 
 
@@ -113,6 +115,14 @@ def test_ways_of_compare(rivals):
     assert a["info"] is None
 
 
+def test_a_drafter_without_a_memory_has_no_policy_of_it():
+    """As a way of Compare: of the committed ones FOVEA alone is run with FOVEA's policy; an unknown one may have a memory."""
+    ways = {name: drafter_of(name, offered()) for name in NAMES}
+    assert ways == {name: (name, "fovea" if name == "lab-fovea" else "none") for name in NAMES}
+    assert all(way_of(*ways[name], offered()) == name for name in NAMES)
+    assert shelf.remembers("lab-nothing-here") and shelf.remembers("builtin")
+
+
 def test_names_are_read_without_torch(rivals):
     """What is offered is known before the model library is."""
     put(rivals, "hawk")
@@ -179,7 +189,8 @@ def events(lines: list[str]):
 
 
 def test_each_answers_as_plain_decoding(session, trained):
-    """Through the page's own queue: named in the trace, the target's own ids, a lawful trace; FOVEA alone reads the memory."""
+    """Through the page's own queue: named in the trace, the target's own ids, a lawful trace; FOVEA alone reads the memory, and
+    those that read the picture otherwise say how and tell what they read."""
     picture = load_examples()[0].picture
     assert list(session.drafters) == [*DRAFTERS, *NAMES]
     ticket = make_ticket(str(picture), QUESTION, "none", "fovea", *SHARED, False, drafters=session.drafters)
@@ -190,7 +201,10 @@ def test_each_answers_as_plain_decoding(session, trained):
         assert last.phase == "done", last.trouble
         summary = fold(events(last.lines))
         assert summary.ids == plain and summary.started.drafter.id == name
-        assert summary.started.policy == ("fovea" if name == "lab-fovea" else "none")
+        assert summary.started.policy == SIGHTS.get(name, "none")
+        reads = [event for event in events(last.lines) if isinstance(event, MemoryRead)]
+        assert bool(reads) == (name in SIGHTS)
+        assert all((read.correction_norm is None) == (name != "lab-fovea") for read in reads)
 
 
 def test_the_committed_ones_answer_with_the_tree_that_pays():

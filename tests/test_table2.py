@@ -40,6 +40,9 @@ def test_table2_on_toys(tmp_path, monkeypatch):
     assert rows["plain"]["overall"]["tau"] == 1 and rows["fovea"]["overall"]["tau_change"] == 0
     assert rows["no-kl"]["paper"] == {"speedup_change": PAPER["no-kl"][0], "tau_change": PAPER["no-kl"][1]}
     assert rows["dream"]["paper"] is None and rows["dream"]["overall"]["entries"] is None
+    watched = rows["unilaspec"]["overall"]  # what a rival reads is counted, but its weights are no shares of all mass
+    assert 1 <= watched["entries"] <= 8 and watched["captured"] is watched["overlap"] is None and watched["select_ms"] > 0
+    assert 0 < watched["jaccard"] <= 1 and rows["dream"]["overall"]["select_ms"] == 0
     told = {"label": "DREAM-style", "known": ROWS["dream"].known}
     assert (
         out["trained"]["dream"] == {"trained_steps": 4, "held_chain": "1.5"} | told and "fovea, shipped" not in out["trained"]

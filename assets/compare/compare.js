@@ -3,7 +3,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, say, label, wayOf, segments, differences, overlapAt, percent, milliseconds } = FOVEA;
+  const { h, say, label, wayOf, segments, kindOf, differences, overlapAt, percent, milliseconds } = FOVEA;
 
   const SIDES = ["A", "B"];
   const EMPTY = ["Choose two ways and press Compare, or open an example.", "The second run appears here."];
@@ -106,7 +106,7 @@
       const other = shown.length === 2 && !this.found.request;
       this.note.hidden = !other;
       say(this.note, other ? "A and B answered different questions, or saw different pictures: their figures stand side by side, their words do not belong together." : "");
-      if (this.found.overlap.possible) {
+      if (this.found.overlap.possible && kindsOf(runs).size === 1) {
         const scale = Math.max(...runs.map((run) => run.largestMass)); // one scale, or colours would not compare
         for (const { player } of this.sides) player.shareScale(scale);
       }
@@ -212,6 +212,13 @@
 
   const fixed = (value, digits) => (value === null ? "–" : value.toFixed(digits));
   const against = (a, b, text) => (a === null || b === null || b === 0 ? undefined : text(a / b));
+  /** Of what the masses of the runs with maps are shares: of FOVEA's memory (""), or the names of readers of a drafter's own. */
+  const kindsOf = (runs) => new Set(runs.filter((run) => run.hasReads).map((run) => kindOf(run.started)?.name ?? ""));
+  function sharesOf(runs) {
+    const kinds = kindsOf(runs);
+    if (![...kinds].some(Boolean)) return undefined;
+    return kinds.has("") ? "mean share of all mass; where a drafter has a reader of its own, of its reading: these do not compare" : "mean share of what a drafter's own reader read";
+  }
   const none = (looked) => (looked ? undefined : "no word was drafted with a look");
 
   /** The row of differences: [name, hint, (found, runs, index) => [A, B or null for one value, hint of its own]]. */
@@ -222,7 +229,8 @@
       a.ms === null || b.ms === null ? undefined : `plain decoding, measured; ${milliseconds(a.ms)} and ${milliseconds(b.ms)}`]],
     ["retrieved entries", "mean over the words drafted with a look", ({ a, b }, runs) => [fixed(a.entries, 1), fixed(b.entries, 1),
       a.looked || b.looked ? `of ${Math.max(...runs.map((run) => run.validCount))}; mean over ${a.looked} and ${b.looked} words drafted with a look` : none(0)]],
-    ["captured mass", "mean share of all mass", ({ a, b }) => [a.captured === null ? "–" : percent(a.captured), b.captured === null ? "–" : percent(b.captured)]],
+    ["captured mass", "mean share of all mass", ({ a, b }, runs) => [a.captured === null ? "–" : percent(a.captured), b.captured === null ? "–" : percent(b.captured),
+      sharesOf(runs)]],
     ["same as the word before", "mean share of entries that a look and the one before it both retrieved", ({ a, b }) => [a.kept === null ? "–" : percent(a.kept), b.kept === null ? "–" : percent(b.kept)]],
     ["choosing entries", "milliseconds a round in these recorded runs, correction included", ({ a, b }) => [fixed(a.choosing, 2), fixed(b.choosing, 2)]],
     ["overlap, this word", "", ({ overlap, same }, runs, index) => {

@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, label, percent, chance, closeness, keyOf } = FOVEA;
+  const { h, label, percent, chance, closeness, keyOf, kindOf } = FOVEA;
 
   /** What a person calls a word or node: its text; the sign that ends the answer has none, nor have some control tokens. */
   FOVEA.calledOf = function (run, item) {
@@ -55,7 +55,9 @@
     const fetched = run.readOf(item), looked = read?.event.source === "target";
     const paragraphs = [h("p", null, said, " ", ...story(run, item, fetched, { link, item: on.item }))];
     if (!read) return paragraphs;
+    const kind = kindOf(run.started);
     const told = looked ? `The target looked here as it said this: ${read.size} entries of ${run.validCount} hold ${percent(read.event.captured)} of its look${shared(read, fetched)}; most in `
+      : kind ? kind.told(read.size, run.validCount, percent(read.event.captured))
       : `${read.size} retrieved entries of ${run.validCount} hold ${percent(read.event.captured)} of the mass; most in `;
     const most = h("p", { class: "fv-hint" }, told);
     read.entries.slice(0, 3).forEach((entry, i) => {

@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, say, label, percent, keyOf, captionOf, makersOf, LIMITS, OUTSIDE } = FOVEA;
+  const { h, say, label, percent, keyOf, captionOf, makersOf, kindOf, massName, LIMITS, OUTSIDE } = FOVEA;
 
   /** Brings all that is in view up to date. Each part compares with what it shows, so this may be called often. */
   function drawPlayer(player) {
@@ -32,9 +32,9 @@
   function drawHead(player) {
     const { run } = player, { started, finished } = run;
     player.outside.hidden = !run.prefill?.outside;
-    const mapless = FOVEA.maplessOf(run);
-    player.mapless.hidden = !mapless;
-    say(player.mapless, mapless);
+    const note = FOVEA.mapNoteOf(run);
+    player.mapNote.hidden = !note;
+    say(player.mapNote, note);
     say(player.outside, player.outside.hidden ? "" : OUTSIDE.join(" ")); // a change of text is what a screen reader says
     player.head.hidden = !started;
     if (!started) return;
@@ -84,7 +84,7 @@
     const { item, reads, text } = inView(player, player.at > 0 ? player.run.rounds[player.at - 1] : null, false);
     if (!item) return { reads, title: text };
     const looked = reads[0]?.event.source === "target";
-    const figures = looked ? `where the target looked, ${reads[0].size} entries, ${percent(reads[0].event.captured)} of its look` : reads.length ? `K ${reads[0].size}, ${percent(reads[0].event.captured)} of mass` : "drafted without a look, or the target's own";
+    const figures = looked ? `where the target looked, ${reads[0].size} entries, ${percent(reads[0].event.captured)} of its look` : reads.length ? `K ${reads[0].size}, ${percent(reads[0].event.captured)} of ${massName(player.run)}` : "drafted without a look, or the target's own";
     return { reads, title: `${FOVEA.calledOf(player.run, item)}: ${figures}` };
   }
 
@@ -97,7 +97,7 @@
     if (key === player.captioned) return;
     player.captioned = key;
     player.caption.replaceChildren(...(view.item ? captionOf(run, view.item, view.reads[0], { item: (key) => player._pin(key), patch: (entries) => player._patch(entries) }) : [h("p", null, view.text + ".")]));
-    player.stage.canvas.setAttribute("aria-label", `${view.reads[0]?.event.source === "target" ? "Map of where the target looked" : "Map of retrieved entries"}. ${player.caption.textContent}`);
+    player.stage.canvas.setAttribute("aria-label", `${view.reads[0]?.event.source === "target" ? "Map of where the target looked" : kindOf(run.started) ? "Map of what the drafter read" : "Map of retrieved entries"}. ${player.caption.textContent}`);
     drawUsed(player);
   }
 

@@ -189,6 +189,7 @@
       const { run } = this.player, round = this._round();
       if (!run.started || !run.prefill) return "There is no run to redraft yet.";
       if (!run.started.drafter || run.started.policy === "none") return "The drafter of this run looks at no entries, so there is nothing to erase.";
+      if (FOVEA.kindOf(run.started)) return "The drafter of this run has no visual memory; what its own reader reads cannot be erased here.";
       if (!round) return "The target wrote the first word itself; go to step 1 or later to redraft it.";
       if (!round.verdict) return "This step is still being checked.";
       const { accepted, rejected, unverified, pruned } = round.verdict;

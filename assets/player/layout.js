@@ -46,7 +46,7 @@
     words.dataset.alternatives = "first";
     player.erase = player.options.redraft ? new FOVEA.Erase(player) : null;
     player.caption = h("div", { class: "fv-caption" });
-    player.mapless = h("p", { class: "fv-hint fv-mapless", role: "status", hidden: true });
+    player.mapNote = h("p", { class: "fv-hint fv-mapnote", role: "status", hidden: true });
     player.usedBy = h("div", { class: "fv-usedby", hidden: true });
     player.question = h("h2", { class: "fv-question", dir: "auto" });
     player.meta = h("p", { class: "fv-meta" });
@@ -70,7 +70,7 @@
     player.links = player.options.links ? new Links(player, player.options.links) : null;
     player.saves = buildSaves(player);
     player.body = h("div", { class: "fv-body", hidden: true },
-      h("div", { class: "fv-beside" }, h("section", { class: "fv-look", "aria-label": "Picture" }, player.stage.frame, player.caption, player.usedBy, h("div", { class: "fv-row" }, player.views.box, player.whoses.box, player.erase?.button, player.stage.legend), player.mapless, player.erase?.panel,
+      h("div", { class: "fv-beside" }, h("section", { class: "fv-look", "aria-label": "Picture" }, player.stage.frame, player.caption, player.usedBy, h("div", { class: "fv-row" }, player.views.box, player.whoses.box, player.erase?.button, player.stage.legend), player.mapNote, player.erase?.panel,
         buildTransport(player), h("details", { class: "fv-more" }, h("summary", null, "Colours and scale"), player.stage.controls))),
       h("section", { class: "fv-side" },
         h("section", { class: "fv-panel fv-words", "aria-label": "Answer" }, name("Answer", legend), words, player.natural, h("div", { class: "fv-row fv-small" }, h("span", { class: "fv-hint" }, "rejected shown"), player.rejects.box)),

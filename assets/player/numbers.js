@@ -2,9 +2,12 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, say, percent, milliseconds, label, idsOf } = FOVEA;
+  const { h, say, percent, milliseconds, label, idsOf, kindOf } = FOVEA;
   const SHORT = 16; // tokens: below, a speedup says more of the prefill than of the drafts
   const PARTS = ["prefill", "draft", "select", "verify"]; // prefill counts the making of the visual memory too
+
+  const CAPTURED = "what the retrieved entries hold of the 100 % shared out over all entries";
+  const GATE = "how much of what was fetched is let into the guess: 0 nothing, 1 all";
 
   /** How many entries the share of the mass asked for, where a bound on K said otherwise (eq 6). */
   function clipped({ size, event }) {
@@ -21,8 +24,8 @@
       this.speed = figure("speedup", "");
       this.same = figure("same text", "");
       this.entries = figure("entries", "");
-      this.captured = figure("captured mass", "what the retrieved entries hold of the 100 % shared out over all entries");
-      this.gate = figure("gate", "how much of what was fetched is let into the guess: 0 nothing, 1 all");
+      this.captured = figure("captured mass", CAPTURED);
+      this.gate = figure("gate", GATE);
       this.bars = [this._bar("This step"), this._bar("Whole run")];
       this.ids = h("p", { class: "fv-foot fv-ids" });
       host.append(
@@ -52,7 +55,7 @@
 
     /** Shows the run up to step ``at`` and the figures of ``read`` (null: none in view). */
     show(run, at, read) {
-      const sums = run.totals(at), prefill = run.prefill ? run.prefill.prefill_ms + run.prefill.remember_ms : 0;
+      const kind = kindOf(run.started), sums = run.totals(at), prefill = run.prefill ? run.prefill.prefill_ms + run.prefill.remember_ms : 0;
       say(this.ids, run.started ? idsOf(run.started) : "");
       say(this.tau.value, sums.tau === null ? "–" : sums.tau.toFixed(2));
       const compared = run.compared;
@@ -66,8 +69,10 @@
         : compared.first_difference == null ? "differs from plain decoding"
         : `first differs at token ${compared.first_difference + 1}` + (compared.gap == null ? "" : `, where two choices are ${compared.gap.toPrecision(2)} apart`));
       say(this.entries.value, read ? `${read.size} of ${run.validCount}` : "–");
-      say(this.entries.note, read ? `retrieved, of all that the picture has${clipped(read)}` : "no single word's map is in view");
+      say(this.entries.note, read ? (kind ? kind.entries(read) : `retrieved, of all that the picture has${clipped(read)}`) : "no single word's map is in view");
       say(this.captured.value, read ? percent(read.event.captured) : "–");
+      say(this.captured.note, kind ? kind.captured : CAPTURED);
+      say(this.gate.note, kind && read && read.event.gate == null ? "its reader has none: all that was read goes into the guess" : GATE);
       say(this.gate.value, read && read.event.gate != null ? read.event.gate.toFixed(2) : "–");
       const round = at > 0 ? run.rounds[at - 1].verdict : null;
       this._times(this.bars[0], round ? [0, round.draft_ms, round.select_ms, round.verify_ms] : [prefill, 0, 0, 0]);

@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, say, Heat, PALETTES, gradient, valuesOf, percent, LIMITS } = FOVEA;
+  const { h, say, Heat, PALETTES, gradient, valuesOf, percent, kindOf, LIMITS } = FOVEA;
   const FLAT_PEAK = 0.05; // below this the mass is as good as spread evenly
 
   /** A row of buttons of which one is pressed. choices: [[value, text, title]]. */
@@ -36,7 +36,8 @@
       this.middle = h("span", { class: "fv-ramp-middle" }, "");
       this.high = h("span", null, "");
       this.ramp = h("span", { class: "fv-ramp" }, this.middle);
-      this.legend = h("div", { class: "fv-legend" }, this.low, this.ramp, this.high, h("span", { class: "fv-hint" }, "of mass per entry"));
+      this.unit = h("span", { class: "fv-hint" }, "of mass per entry");
+      this.legend = h("div", { class: "fv-legend" }, this.low, this.ramp, this.high, this.unit);
       this.palettes = segments("Palette", PALETTES.map((name, i) => [name, name, `key ${i + 1}`]), this.palette, (name) => this.setPalette(name));
       this.scales = segments("Colour scale", [["answer", "scale: answer", "one scale for the whole answer"], ["step", "scale: each map", "every map uses its own largest mass"]], "answer", (id) => {
         this.perStep = id === "step";
@@ -136,6 +137,7 @@
       if (this.picked) heat.outline(this.canvas, this.picked, "#ff4d9d", line * 3);
       say(this.high, reads.length ? percent(scale) : "");
       say(this.middle, reads.length ? percent(scale / 4) : "");
+      say(this.unit, kindOf(this.run.started) && reads[0]?.event.source !== "target" ? "of reading per entry" : "of mass per entry");
       this.ramp.style.background = gradient(this.palette);
       this.legend.classList.toggle("fv-idle", reads.length === 0);
       this.flat.hidden = !even;

@@ -80,7 +80,7 @@
 
   const figures = (run, token) => {
     const read = run.readOf(token);
-    return `step ${token.step} · K ${read.size} · ${percent(read.event.captured)} of mass`;
+    return `step ${token.step} · K ${read.size} · ${percent(read.event.captured)} of ${FOVEA.massName(run)}`;
   };
 
   class Strip {

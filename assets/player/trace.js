@@ -22,7 +22,7 @@
     constructor() {
       Object.assign(this, {
         lines: [], header: null, started: null, prefill: null, tiles: [], entryCount: 0, valid: new Uint8Array(0), validCount: 0,
-        rounds: [], words: [], finished: null, compared: null, runRead: null, hasLooks: false, events: 0,
+        rounds: [], words: [], finished: null, compared: null, runRead: null, hasLooks: false, hasReads: false, events: 0,
       });
     }
 
@@ -116,6 +116,7 @@
         round.looks.set(e.node, read);
         return;
       }
+      this.hasReads = true;
       if (e.serves === "run") this.runRead = read;
       if (e.serves === "round") round.roundRead = read;
       if (this.runRead && !round.runRead) round.runRead = this.runRead;

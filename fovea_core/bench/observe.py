@@ -8,8 +8,11 @@ from statistics import fmean
 import torch
 
 from fovea_core.decode.draft import Drafter
+from fovea_core.decode.rival import RivalRun
+from fovea_core.decode.sketch import Sketch
+from fovea_core.decode.tree import Draft
 from fovea_core.memory.select import Policy, Selection
-from fovea_core.settings import RunSettings
+from fovea_core.settings import RunSettings, Shape
 
 
 @dataclass
@@ -28,7 +31,11 @@ class Choices:
         ranks = torch.arange(best.shape[-1], device=best.device)
         both = ((best < counts) & (ranks < counts)).sum(-1)
         self.overlap += (both / chosen.count).tolist()
-        for order, count in zip(chosen.order.tolist(), chosen.count.tolist(), strict=True):
+        self.follow(chosen.order.tolist(), chosen.count.tolist())
+
+    def follow(self, orders: list[list[int]], counts: list[int]) -> None:
+        """Take what states read: of each the first so many of its order."""
+        for order, count in zip(orders, counts, strict=True):
             mine = set(order[:count])
             if self.last is not None:
                 self.jaccard.append(len(mine & self.last) / len(mine | self.last))
@@ -54,6 +61,31 @@ class Observed:
         made, self.choices = self._drafter.start(run, settings), Choices()
         if hasattr(made, "policy") and made.policy.reads:
             made.policy = _Observer(made.policy, self.choices)
+        return _Followed(made, self.choices) if isinstance(made, RivalRun) and made.record else made
+
+
+class _Followed:
+    """A rival's run that tells ``choices`` what each of its states read, as it is told to the trace; there is no larger set
+    that it would be a part of, and so no overlap. A state that serves several nodes of a draft counts once."""
+
+    def __init__(self, run: RivalRun, choices: Choices) -> None:
+        self._run, self._choices = run, choices
+
+    def __getattr__(self, name: str):
+        return getattr(self._run, name)
+
+    def propose(self, shape: Shape) -> Draft:
+        """See decode.draft.DraftRun.propose."""
+        return self._follow(self._run.propose(shape))
+
+    def sketch(self, shape: Shape) -> Sketch | None:
+        """See decode.draft.DraftRun."""
+        return self._follow(self._run.sketch(shape))
+
+    def _follow(self, made):
+        for look in self._run.looks:
+            states = 1 if self._run.rival.config.parallel else len(look.order)
+            self._choices.follow(look.order[:states].tolist(), look.stats[:states, 0].int().tolist())
         return made
 
 

@@ -26,6 +26,7 @@ from fovea_core.decode.interfaces import Interface
 from fovea_core.decode.plain import decode_plain
 from fovea_core.settings import RunSettings
 from fovea_core.trace.codec import unpack_entries
+from fovea_core.trace.reads import own_reader
 from fovea_core.trace.strip import jaccard_distance
 from fovea_core.worksite.words import KINDS
 
@@ -89,8 +90,8 @@ TABLES = {
 @dataclass
 class Measured:
     """What one row did on one picture: tokens behind the first and rounds; hits of facts and facts with a read; mean entries
-    and captured mass of all reads; mean Jaccard distance between the reads of neighbouring words; overlap and jaccard as in
-    observe.Choices (None without reads)."""
+    and captured mass of all reads (no mass where a drafter has a reader of its own); mean Jaccard distance between the reads of
+    neighbouring words; overlap and jaccard as in observe.Choices (None without reads)."""
 
     tokens: int
     rounds: int
@@ -109,6 +110,7 @@ def measure(case: Case, ran: Ran, plain_ids: list[int], choices: Choices | None 
     overlap, jaccard = choices.means() if choices else (None, None)
     pointing = Pointing()
     pointing.add(case.picture, ran.summary, place_facts(case.long, ran.summary.tokens), ran.reads)
+    own = own_reader(ran.summary.started.policy)  # its masses are no shares of all
     shown = [token.read for token in ran.summary.tokens if token.read is not None]
     sets = [set(unpack_entries(read.entries)) for read in shown]
     moved = [jaccard_distance(one, other) for one, other in pairwise(sets)]
@@ -119,7 +121,7 @@ def measure(case: Case, ran: Ran, plain_ids: list[int], choices: Choices | None 
         hits=hits,
         facts=facts,
         entries=fmean(len(unpack_entries(read.entries)) for read in ran.reads) if ran.reads else None,
-        captured=fmean(read.captured for read in ran.reads) if ran.reads else None,
+        captured=fmean(read.captured for read in ran.reads) if ran.reads and not own else None,
         movement=fmean(moved) if moved else None,
         same=ran.summary.ids == plain_ids,
         overlap=overlap,

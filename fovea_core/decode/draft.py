@@ -40,7 +40,8 @@ class Drafter(Protocol):
     """A drafter that is loaded and can start runs.
 
     Optional: ``max_depth`` (int), most levels a cost-chosen shape may ask for (default cost.DEPTH); ``sight(settings) ->
-    (policy, depth_limit)``, what its memory does under these settings (default 'none', -1: it reads nothing);
+    (policy, depth_limit)``, what its memory, or a reader of its own (trace.reads), does under these settings (default 'none',
+    -1: it reads nothing of the picture);
     ``watches(settings) -> bool``, whether its run asks where the target looks (default: it does not).
     """
 
@@ -61,6 +62,6 @@ def watched(target: Target, drafter: Drafter | None, settings: RunSettings) -> t
 
 
 def sight(drafter: Drafter | None, settings: RunSettings) -> tuple[str, int]:
-    """Policy in force and deepest state that reads the memory; ('none', -1) for a drafter that reads nothing."""
+    """Policy in force and deepest state that reads by it; ('none', -1) for a drafter that reads nothing of the picture."""
     asked = getattr(drafter, "sight", None)
     return asked(settings) if asked else ("none", -1)

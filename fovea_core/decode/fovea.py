@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from fovea_core.decode.around import RunAround
-from fovea_core.decode.sketch import Look, Looked, Sketch
+from fovea_core.decode.sketch import Look, Sketch, gather
 from fovea_core.decode.tree import Draft, root_only
 from fovea_core.drafter.checkpoint import DrafterError, read_config, read_drafter, title
 from fovea_core.drafter.model import Drafter, DrafterConfig
@@ -262,6 +262,7 @@ class FoveaRun:
         size = min(made, budget)
         place = torch.zeros(made + 1, dtype=torch.int64, device=kept.device)  # candidate number to node number
         place[kept + 1] = torch.arange(1, size + 1, device=kept.device)
+        entries = None if self.memory is None else self.memory.entries
         depths = (kept - width).div(width * width, rounding_mode="floor") + 2  # k of them at depth 1, then k k a level
         return Sketch(
             tokens=torch.cat((self.token, grown.tokens[kept])),
@@ -269,21 +270,10 @@ class FoveaRun:
             depths=F.pad(depths, (1, 0)),
             logp=F.pad(grown.logp[kept], (1, 0)),
             levels=levels,
-            looked=self._looked(place) if self.looks else None,
+            looked=gather(self.looks, place, entries, self.policy.most) if self.looks else None,
             pruned=made - size,
             draft_ms=(time.perf_counter() - started) * 1e3 - self.select_ms,
             select_ms=self.select_ms,
-        )
-
-    def _looked(self, place: torch.Tensor) -> Looked:
-        """What this draft's states read, entries as numbers in the picture; ``place``: candidate number to node number."""
-        looks, most = self.looks, self.policy.most
-        return Looked(
-            nodes=place[torch.cat([look.nodes for look in looks])],
-            stats=torch.cat([look.stats for look in looks]),
-            entries=self.memory.entries[torch.cat([look.order for look in looks])[:, :most]],
-            masses=torch.cat([look.masses for look in looks])[:, :most].float(),
-            levels=[(look.depth, look.ms) for look in looks for _ in range(look.nodes.shape[0])],
         )
 
 

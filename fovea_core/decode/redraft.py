@@ -34,6 +34,7 @@ from fovea_core.trace.events import (
     Shape,
 )
 from fovea_core.trace.laws import valid_entries
+from fovea_core.trace.reads import own_reader
 
 #: What of a recorded run decides a redraft: its start, its first token and what every round emitted. Reads and nodes do not.
 NEEDED = (RunStarted, PrefillDone, RoundVerified)
@@ -153,14 +154,15 @@ def redraft(
 
     ``recorded``: the run's events, of which NEEDED are read; ``stop`` is asked once a round, and None is returned where it says
     so. Raises RedraftError for a run of another target, drafter or picture, one that comes out otherwise here, a round or an
-    entry that it does not have, and a drafter that reads nothing.
+    entry that it does not have, and a drafter without a visual memory.
     """
     started, first, rounds = _parts(recorded)
     _check_models(target, drafter, image, started)
     settings = recorded_run_settings(started)
     if not 0 <= round < len(rounds):
         raise RedraftError(f"There is no step {round + 1}: this run has {len(rounds)} finished steps.")
-    if sight(drafter, settings)[1] < 0:
+    policy, deepest = sight(drafter, settings)
+    if deepest < 0 or own_reader(policy):
         raise RedraftError("The drafter of this run reads no visual memory, so there is nothing to erase.")
     wanted = [first, *(verdict.emitted for verdict in rounds[: round + 1])]
     lost = tuple(sorted(set(lost)))

@@ -22,21 +22,34 @@ class Look:
     nodes: Tensor
     order: Tensor
     masses: Tensor
-    stats: Tensor  # (m, 5) float32: count, k_raw, peak, gate, norm of the correction
+    stats: Tensor  # (m, 3 to 5) float32: count, k_raw, peak and, where there are any, gate, norm of the correction
     ms: float
 
 
 @dataclass(frozen=True)
 class Looked:
     """The looks of all levels, a row a state: ``nodes`` (r,) its node (0 = the root, or a candidate that is not in the tree;
-    the root's row is the first), ``stats`` (r, 5) as in Look, ``entries`` and ``masses`` (r, K) in falling order of mass, of
-    which its count is chosen; ``levels`` its level, as (depth, ms) for the host."""
+    the root's row is the first), ``stats`` (r, 3 to 5) as in Look, ``entries`` and ``masses`` (r, K) in falling order of mass,
+    of which its count is chosen; ``levels`` its level, as (depth, ms) for the host."""
 
     nodes: Tensor
     stats: Tensor
     entries: Tensor
     masses: Tensor
     levels: list[tuple[int, float]]
+
+
+def gather(looks: Sequence[Look], place: Tensor, entries: Tensor | None, most: int | None = None) -> Looked:
+    """The ``looks`` of a draft, at least one. place: candidate number to node number; entries: numbers in the picture of what
+    the looks' orders number, None where they are such numbers already; most: no state chose more."""
+    order = torch.cat([look.order for look in looks])[:, :most]
+    return Looked(
+        nodes=place[torch.cat([look.nodes for look in looks])],
+        stats=torch.cat([look.stats for look in looks]),
+        entries=order if entries is None else entries[order],
+        masses=torch.cat([look.masses for look in looks])[:, :most].float(),
+        levels=[(look.depth, look.ms) for look in looks for _ in range(look.nodes.shape[0])],
+    )
 
 
 @dataclass(frozen=True)
@@ -91,7 +104,7 @@ def _reads(levels: list[tuple[int, float]], parents, nodes, stats, entries, mass
     captured = torch.stack([mass.sum() for mass in chosen]).tolist()
     reads = []
     for row, mass, held in zip(rows, chosen, captured):
-        (count, k_raw, peak, gate, norm), (depth, ms) = stats[row], levels[row]
+        (count, k_raw, peak, *more), (depth, ms) = stats[row], levels[row]
         reads.append(
             Read(
                 node=nodes[row],
@@ -101,8 +114,8 @@ def _reads(levels: list[tuple[int, float]], parents, nodes, stats, entries, mass
                 captured=min(1.0, held),
                 k_raw=int(k_raw),
                 peak=min(1.0, max(0.0, peak)),
-                gate=gate,
-                correction_norm=norm,
+                gate=more[0] if more else None,
+                correction_norm=more[1] if len(more) > 1 else None,
                 ms=ms,
             )
         )

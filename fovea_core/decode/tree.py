@@ -12,8 +12,9 @@ import torch
 class Read:
     """One retrieval by the state of ``node`` (0 = root) that scored that node's children; plain CPU tensors.
 
-    entries: (K,) int64 in falling order of mass; masses: (K,) float32, mass over all valid entries (eq 5);
-    captured: their sum; k_raw: entries needed before clipping (eq 6); gate, correction_norm: eq 8 or None;
+    entries: (K,) int64 in falling order of mass; masses: (K,) float32, mass over all valid entries (eq 5), of a rival the
+    weights of its reader (trace.reads); captured: their sum; k_raw: entries needed before clipping (eq 6); gate,
+    correction_norm: eq 8 or None;
     peak: 1 - entropy / log(valid entries), 1 = one entry holds everything, 0 = uniform.
     """
 

@@ -12,7 +12,7 @@ from fovea_core.render.answer import MARKS, WASH, Answer, pieces_of
 from fovea_core.render.heat import colours
 from fovea_core.render.legend import legend, put, with_caveat
 from fovea_core.render.letters import GHOST, INK, SOFT, write
-from fovea_core.render.maps import Maps, RenderError, choose, is_flat, maps_of, percent
+from fovea_core.render.maps import Maps, RenderError, choose, is_flat, maps_of
 from fovea_core.trace.fold import Word
 from fovea_core.trace.record import Trace
 from fovea_core.trace.strip import looked
@@ -76,7 +76,7 @@ def _figures(maps: Maps, word: Word) -> str:
     if sight is None:
         own = all(token.how != "accepted" for token in maps.summary.tokens[word.first : word.last + 1])
         return "the target's own word, not drafted" if own else "drafted without a look"
-    mass = "no preference" if is_flat(sight.token.read) else f"{percent(sight.captured)} of mass"
+    mass = "no preference" if is_flat(sight.token.read) else maps.held(sight.captured)
     return f"step {maps.step(sight.round)} · K {len(sight.entries)} · {mass}"
 
 

@@ -14,6 +14,7 @@ from fovea_core.render import heat
 from fovea_core.trace import events as ev
 from fovea_core.trace.codec import unpack_entries, unpack_masses
 from fovea_core.trace.fold import Summary, fold
+from fovea_core.trace.reads import mass_name
 from fovea_core.trace.record import Trace
 from fovea_core.trace.strip import StripWord, looked, trajectory_strip
 
@@ -46,6 +47,10 @@ class Maps:
     def aspect(self) -> float:
         """Width / height of the picture."""
         return self.rgb.shape[1] / self.rgb.shape[0]
+
+    def held(self, captured: float) -> str:
+        """What a read captured, and of what that is a share."""
+        return f"{percent(captured)} of {mass_name(self.summary.started.policy)}"
 
     def step(self, round_number: int) -> int:
         """The step in which this round is shown."""

@@ -8,7 +8,7 @@ from PIL import Image
 from fovea_core.render.answer import Answer, pieces_of
 from fovea_core.render.legend import legend, put, with_caveat
 from fovea_core.render.letters import INK, SOFT, width_px, write
-from fovea_core.render.maps import Maps, RenderError, is_flat, maps_of, percent, to_image
+from fovea_core.render.maps import Maps, RenderError, is_flat, maps_of, to_image
 from fovea_core.trace.codec import unpack_entries
 from fovea_core.trace.record import Trace
 
@@ -58,4 +58,4 @@ def _figures(maps: Maps, step: int) -> str:
     if is_flat(reads[0]):
         return "no preference: the mass lies almost evenly over all entries"
     entries = len(unpack_entries(reads[0].entries))
-    return f"K {entries} of {int(maps.valid.sum())} · {percent(reads[0].captured)} of mass"
+    return f"K {entries} of {int(maps.valid.sum())} · {maps.held(reads[0].captured)}"

@@ -11,6 +11,7 @@ from PIL import Image
 from fovea_core.render.legend import legend, put, with_caveat
 from fovea_core.render.letters import INK, SOFT, fitted, label, width_px, write
 from fovea_core.render.maps import DPI, Maps, RenderError, choose, is_flat, maps_of, percent, to_image
+from fovea_core.trace.reads import mass_name
 from fovea_core.trace.record import Trace
 from fovea_core.trace.strip import StripWord
 
@@ -22,6 +23,8 @@ _EDGE, _GAP, _LINES = 16, 56, 104  # px: around the sheet, between panels, of th
 _PANEL_PX = 520  # widest panel, so that two words do not make two posters
 _TALLEST_PX = 960
 _LEGEND_ROOM_PX = 560
+#: What the percentages of a strip are shares of.
+SHARES = {"mass": "the mass they hold", "its reading": "of what the drafter read"}
 _WORD_PX, _FIGURES_PX, _LEGEND_PX = 40, 29, 27  # 9.5, 7 and 6.5 points
 
 
@@ -49,7 +52,7 @@ def strip(trace: Trace, words: Sequence[int] | None = None, palette: str = "viri
     scale = legend(maps.scale, palette, _LEGEND_PX)
     top = _EDGE + rows * pitch
     put(sheet, scale, _EDGE, top)
-    note = f"K: retrieved entries of {int(maps.valid.sum())}; %: the mass they hold"
+    note = f"K: retrieved entries of {int(maps.valid.sum())}; %: {SHARES[mass_name(maps.summary.started.policy)]}"
     left = wide - _EDGE - width_px(note, _LEGEND_PX)
     if left > _EDGE + scale.shape[1] + _GAP:
         write(sheet, note, left, top + _LEGEND_PX * 1.02, _LEGEND_PX, SOFT)

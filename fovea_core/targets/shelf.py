@@ -264,6 +264,18 @@ def lab_label(name: str) -> str:
     return f"{LAB_ROWS.get(name, name[:60])}{built} (Lab's budget)"
 
 
+def remembers(drafter: str) -> bool:
+    """Whether the Lab's drafter called ``drafter`` (lab-NAME) has a visual memory, as far as its config is readable; True for
+    any other name."""
+    if not drafter.startswith(LAB):
+        return True
+    try:
+        own = json.loads((RIVALS / drafter.removeprefix(LAB) / DRAFTER).read_text("utf-8"))
+        return bool(own.get("sighted", True))
+    except (OSError, ValueError, AttributeError):
+        return True
+
+
 def fits(drafter: str, target: Path) -> bool:
     """Whether a drafter on this machine goes with a target's folder: trained for its fingerprint, or a model of its family."""
     if drafter in FREE:

@@ -138,6 +138,9 @@ class MemoryRead(Event):
     ``entries``: base64 of little-endian uint16 indices in falling order of mass; ``masses``: base64 of one byte each,
     255 x mass / top_mass rounded. Mass is measured on the softmax over all valid entries (FOVEA eq 5);
     ``captured`` = mass of the chosen ones; ``k_raw`` = entries needed before clipping to the bounds (eq 6).
+
+    In a run whose policy is that of a drafter's own reader (trace.reads) masses are shares of what that reader read, the mean
+    over its heads; it corrects nothing, and has a gate or none.
     """
 
     kind: Literal["memory_read"] = "memory_read"

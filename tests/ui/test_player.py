@@ -481,17 +481,17 @@ def without_reads(lines, drafter: str):
 def test_a_run_without_maps_says_so(show):
     """A sentence stands where maps would be, with what a rival of the Lab has instead; a run with reads has none."""
     page = show(sample_lines(), **END)
-    assert page.is_hidden(".fv-mapless")
+    assert page.is_hidden(".fv-mapnote")
     page = show(without_reads(sample_lines(), "lab-tiger"), page=page, **END)
-    assert page.inner_text(".fv-mapless") == (
+    assert page.inner_text(".fv-mapnote") == (
         "The drafter of this run reads no visual memory, so its words have no maps; it reads a few image tokens that it "
         "chooses once a step, which are not recorded."
     )
     assert "drafts by TIGER-style, built from the abstract (Lab's budget)" in page.inner_text(".fv-meta")
     page = show(without_reads(sample_lines(), "blind"), page=page, **END)
-    assert page.inner_text(".fv-mapless").endswith("so its words have no maps.")
+    assert page.inner_text(".fv-mapnote").endswith("so its words have no maps.")
     page = show(without_reads(sample_lines(), "lab-<b>"), page=page, **END)
-    assert page.inner_text(".fv-mapless").endswith("so its words have no maps.")
+    assert page.inner_text(".fv-mapnote").endswith("so its words have no maps.")
     said = page.evaluate("FOVEA.maplessOf({ started: { drafter: { id: 'lab-hawk' }, policy: 'none' }, hasLooks: true })")
     assert said.endswith("pooled into cells. 'target looked' shows the target's own look.")
     assert page.evaluate("FOVEA.maplessOf({ started: { drafter: null, policy: 'none' } })") == ""
