@@ -2,8 +2,10 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, label, percent, download, OUTSIDE } = FOVEA;
+  const { h, say, label, percent, download, OUTSIDE } = FOVEA;
   const MOST = 5, LEAST = 0.25, MOST_BY_HAND = 8, SPACE = " \t\n\r\v\f";
+  const NONE = "No word so far was drafted with a look at the picture. A dot in the tree marks where the drafter looked: click its node.";
+  const NEVER = "A strip shows what a drafter retrieved for its words, and the drafter of this run reads no visual memory.";
 
   /** The answer cut at white space, as the engine cuts it: [{text, tokens}], tokens in order; pieces of white space only
       and those without text, such as EOS, belong to no word. Bytes stand as one character each, so white space is ASCII's. */
@@ -90,7 +92,7 @@
       this.host = host;
       this.edited = false;
       this.cards = h("ol", { class: "fv-cards" });
-      this.none = h("p", { class: "fv-foot" }, "No word so far was drafted with a look at the picture. A dot in the tree marks where the drafter looked: click its node.");
+      this.none = h("p", { class: "fv-foot" }, NONE);
       this.add = h("button", { type: "button", class: "fv-button", onclick: () => this._add() }, "Add pinned word");
       this.auto = h("button", { type: "button", class: "fv-button", onclick: () => this._auto() }, "Choose again");
       this.png = h("button", { type: "button", class: "fv-button" }, "Save strip (PNG)"); // saving.js says what it does
@@ -114,6 +116,7 @@
       this.run = run;
       this.words = words;
       this.drawn = now;
+      say(this.none, FOVEA.maplessOf(run) ? NEVER : NONE);
       if (!same) this._draw();
       this.buttons();
     }
