@@ -247,3 +247,10 @@ def test_every_kind_of_policy_can_be_asked_for():
     assert {kind.partition("-")[0] for kind in POLICY_KINDS} >= {*CONTROLS, *RIVALS}
     for _, drafter, policy in WAYS.values():
         assert make_settings(policy=policy) and drafter in DRAFTERS
+
+
+def test_ways_to_choose_stand_a_line_each():
+    """A reader who meets a name in Table 7's figure finds it at the beginning of a line above."""
+    (asked,) = (study.question for study in STUDIES if study.name == "table7")
+    named = [line.partition(":")[0] for line in asked.splitlines()[1:]]
+    assert named == [name for name in POLICY_KINDS if name != "fovea"]

@@ -12,8 +12,8 @@ from app.lab.rivals import rival_figure, rival_readings, rival_table
 from app.lab.study import Study
 from fovea_core.settings import POLICY_KINDS
 
-#: What the rows of a study by policy are called, and what each stands for.
-_NAMES = "; ".join(f"{name}: {words}" for name, words in POLICY_KINDS.items() if name != "fovea")
+#: What the rows of a study by policy are called, and what each stands for, a line each.
+_NAMES = "\n".join(f"{name}: {words}" for name, words in POLICY_KINDS.items() if name != "fovea")
 _WAYS = (policy_readings, policy_table, policy_figure)
 STUDIES = (
     Study(
@@ -53,7 +53,7 @@ STUDIES = (
     Study(
         "table7",
         "Does it matter which entries are fetched?",
-        f"The same drafter, its entries chosen by less than its own query (the paper's Table 7). {_NAMES}.",
+        f"The same drafter, its entries chosen by less than its own query (the paper's Table 7).\n{_NAMES}",
         *_WAYS,
     ),
     Study(

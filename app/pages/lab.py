@@ -30,7 +30,8 @@ INTRO = (
     "anew. <strong>tau</strong>: tokens a round, the bonus token included. <strong>Blind twin</strong>: the same drafter, "
     "trained for as long without the visual memory. <strong>Chain</strong>: one guess after the other; <strong>the paper's "
     "tree</strong>: up to six guesses at a place, six deep, 40 in all. A whisker is a 95 % interval (paired bootstrap over the "
-    "pictures): a difference counts where it leaves out 0. The paper's figures are of its own models and data: compare "
+    "pictures): a difference counts where it leaves out 0. <strong>Costs 20 % of tau</strong>: a round of this way yields 20 % "
+    "fewer tokens than one of the study's FOVEA. The paper's figures are of its own models and data: compare "
     "directions, not decimals.</p>"
 )
 COMMITTED, HERE = "As committed", "This machine"

@@ -60,9 +60,9 @@
       : kind ? kind.told(read.size, run.validCount, percent(read.event.captured))
       : `${read.size} retrieved entries of ${run.validCount} hold ${percent(read.event.captured)} of the mass; most in `;
     const most = h("p", { class: "fv-hint" }, told);
-    read.entries.slice(0, 3).forEach((entry, i) => {
-      if (i) most.append(", ");
-      most.append(link(`${run.nameOf(entry)} (${percent(read.masses[i])})`, () => on.patch([entry]), "words that used this entry"));
+    read.entries.slice(0, 3).forEach((entry, i, named) => {
+      const place = link(`${run.nameOf(entry)} (${percent(read.masses[i])})`, () => on.patch([entry]), "words that used this entry");
+      most.append(...(i < named.length - 1 ? [h("span", { class: "fv-listed" }, place, ","), " "] : [place])); // a line begins with no comma
     });
     return [...paragraphs, most];
   };

@@ -3,6 +3,7 @@
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
   const { h, say, label, percent, keyOf, captionOf, makersOf, kindOf, massName, LIMITS, OUTSIDE } = FOVEA;
+  const STRIP_MS = 500;
 
   /** Brings all that is in view up to date. Each part compares with what it shows, so this may be called often. */
   function drawPlayer(player) {
@@ -18,7 +19,6 @@
     player.answer.propose(holding ? round : player.playing && player.at === run.steps ? partial : null);
     player.answer.mark(player.pinned, player.used);
     player.views.set(player.pinned ? "word" : player.view); // a pinned word shows its own map in every view
-    player.answer.follow(player.at);
     player.tree.show(run, round);
     player.tree.mark(player.pinned);
     say(player.treeName, round ? `step ${player.at}` : "");
@@ -26,6 +26,7 @@
     player.erase?.show();
     drawTransport(player);
     restrip(player, false);
+    player.answer.follow(player.at); // last: it asks for the layout, which what is written after it would have made twice
     if (!player.options.compact) announce(player, round, holding);
   }
 
@@ -153,18 +154,27 @@
     }
   }
 
-  /** Makes the trajectory strip anew where it has fallen behind; always where ``force``. */
+  /** Makes the trajectory strip anew where it has fallen behind; always where ``force``. While steps follow one another it is
+      made every other one, while a run streams every STRIP_MS: its maps take longer to draw than a step of a fast engine. */
   async function restrip(player, force) {
     if (player.options.compact) return; // has none
-    const upto = Math.min(player.seen, player.run.steps), settled = !player.playing || player.run.finished === null;
-    if (player.run.prefill && (force || ((upto !== player.stripAt || player.run.largestMass !== player.stripScale) && (settled || upto - player.stripAt >= 2)))) {
-      const { run } = player;
-      Object.assign(player, { stripAt: upto, stripScale: run.largestMass });
+    const { run, playing } = player, upto = Math.min(player.seen, run.steps), streams = playing && !run.finished;
+    const rest = streams ? (player.strippedAt ?? -Infinity) + STRIP_MS - performance.now() : 0;
+    const behind = run.prefill && (upto !== player.stripAt || run.largestMass !== player.stripScale);
+    if (run.prefill && (force || (behind && rest <= 0 && (streams || !playing || upto - player.stripAt >= 2)))) {
+      Object.assign(player, { stripAt: upto, stripScale: run.largestMass, strippedAt: performance.now() });
       await player.stage.loaded;
       if (run !== player.run) return;
       player.strip.show(run, upto);
       if (force) player.strip.repaint();
-    } else player.strip.buttons();
+      return;
+    }
+    if (behind && rest > 0 && !player.stripClock) // a run may break off without a word: what it left is shown all the same
+      player.stripClock = setTimeout(() => {
+        player.stripClock = null;
+        restrip(player, false);
+      }, rest);
+    player.strip.buttons();
   }
 
   function announce(player, round, holding) {

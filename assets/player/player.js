@@ -88,6 +88,7 @@
       this.steps.clear();
       this.erase?.clear();
       this.note.hidden = true;
+      this.said?.(""); // a file was made of the run before
       this.body.hidden = true;
       this.empty.hidden = false;
       this._draw();

@@ -2,8 +2,10 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, label, percent, download, OUTSIDE } = FOVEA;
-  const MOST = 5, LEAST = 0.25, SPACE = " \t\n\r\v\f";
+  const { h, say, label, percent, download, OUTSIDE } = FOVEA;
+  const MOST = 5, LEAST = 0.25, MOST_BY_HAND = 8, SPACE = " \t\n\r\v\f";
+  const NONE = "No word so far was drafted with a look at the picture. A dot in the tree marks where the drafter looked: click its node.";
+  const NEVER = "A strip shows what a drafter retrieved for its words, and the drafter of this run reads no visual memory.";
 
   /** The answer cut at white space, as the engine cuts it: [{text, tokens}], tokens in order; pieces of white space only
       and those without text, such as EOS, belong to no word. Bytes stand as one character each, so white space is ASCII's. */
@@ -90,7 +92,7 @@
       this.host = host;
       this.edited = false;
       this.cards = h("ol", { class: "fv-cards" });
-      this.none = h("p", { class: "fv-foot" }, "No word so far was drafted with a look at the picture. A dot in the tree marks where the drafter looked: click its node.");
+      this.none = h("p", { class: "fv-foot" }, NONE);
       this.add = h("button", { type: "button", class: "fv-button", onclick: () => this._add() }, "Add pinned word");
       this.auto = h("button", { type: "button", class: "fv-button", onclick: () => this._auto() }, "Choose again");
       this.png = h("button", { type: "button", class: "fv-button" }, "Save strip (PNG)"); // saving.js says what it does
@@ -114,15 +116,25 @@
       this.run = run;
       this.words = words;
       this.drawn = now;
+      say(this.none, FOVEA.maplessOf(run) ? NEVER : NONE);
       if (!same) this._draw();
       this.buttons();
     }
 
     buttons() {
-      const token = this.on.pinned();
-      this.add.disabled = !token || !this.run || this.words.length >= 8 || this.words.some((word) => word.tokens.includes(token)) || !sharpest(this.run, spanOf(this.run, token));
+      const why = this._whyNot(this.on.pinned());
+      this.add.disabled = why !== "";
+      this.add.title = why || "Put the pinned word into the strip";
       this.auto.disabled = !this.edited;
       this.png.disabled = this.words.length === 0;
+    }
+
+    /** Why the strip does not take this token's word, for a reader who wonders; "" where it does. */
+    _whyNot(token) {
+      if (!token || !this.run) return "Click a word of the answer first: that pins it";
+      if (this.words.some((word) => word.tokens.includes(token))) return "The pinned word stands in the strip";
+      if (this.words.length >= MOST_BY_HAND) return `A strip has at most ${MOST_BY_HAND} words: take one out first (×)`;
+      return sharpest(this.run, spanOf(this.run, token)) ? "" : "The pinned word was not drafted with a look, so it has no map";
     }
 
     _add() {

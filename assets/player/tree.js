@@ -120,7 +120,8 @@
       this._rove(svg.querySelector("[data-key]"));
       const drafted = round.nodes.size, pruned = round.verdict ? round.verdict.pruned : 0;
       const looked = h("span", { class: "fv-dot" }, "here the drafter looked at the picture before it guessed on");
-      this.foot.replaceChildren(`${drafted} drafted node${drafted === 1 ? "" : "s"}${secret ? "" : " checked in one target forward"}` + (pruned ? `; ${pruned} less likely ones were dropped before` : "") + ". ", looked);
+      const dots = spots.some((spot) => round.reads.has(spot.id));
+      this.foot.replaceChildren(`${drafted} drafted node${drafted === 1 ? "" : "s"}${secret ? "" : " checked in one target forward"}` + (pruned ? `; ${pruned} less likely ones were dropped before` : "") + ". ", dots ? looked : "");
     }
 
     mark(pinned) {

@@ -607,6 +607,10 @@ def test_projector_of_the_lesson(teach, lesson, new_page):
     assert not page.evaluate("FOVEA.projector.on")
     page.click(".fv-projector-switch")
     assert page.evaluate("FOVEA.projector.on")
+    page.set_viewport_size({"width": 360, "height": 740})
+    for part in page.query_selector_all(".fl-top select, .fl-top button, .fl-dots button"):
+        box = part.bounding_box()  # None: not shown, as the choice of a run where there is one
+        assert not box or (box["x"] >= 0 and box["x"] + box["width"] <= 360), "cut off on a phone"
     assert not teach(*lesson, page=new_page()).evaluate("FOVEA.projector.on")
 
 

@@ -367,8 +367,13 @@ def test_the_strip_follows_its_rule_and_can_be_edited(show):
     page.hover(".fv-cards > li >> nth=1")
     page.click(".fv-drop >> nth=1")
     assert page.evaluate("FOVEA.page.strip.words.map((w) => w.token.index)") == [expected[0], *expected[2:]]
+    assert page.get_attribute("text=Add pinned word", "title") == "Put the pinned word into the strip"
     page.click("text=Add pinned word")
     assert page.evaluate("FOVEA.page.strip.words.map((w) => w.token.index)") == expected
+    assert page.get_attribute("text=Add pinned word", "title") == "The pinned word stands in the strip"
+    page.evaluate("FOVEA.page._release()")
+    settle(page)
+    assert page.get_attribute("text=Add pinned word", "title").startswith("Click a word of the answer first")
 
 
 def test_hostile_text_stays_text(show):
@@ -481,8 +486,10 @@ def without_reads(lines, drafter: str):
 def test_a_run_without_maps_says_so(show):
     """A sentence stands where maps would be, with what a rival of the Lab has instead; a run with reads has none."""
     page = show(sample_lines(), **END)
-    assert page.is_hidden(".fv-mapnote")
+    assert page.is_hidden(".fv-mapnote") and page.is_visible(".fv-tree .fv-dot")
     page = show(without_reads(sample_lines(), "lab-tiger"), page=page, **END)
+    assert page.locator(".fv-tree .fv-dot").count() == 0, "a legend of dots that are not there"
+    assert page.inner_text(".fv-strip .fv-foot").endswith("the drafter of this run reads no visual memory.")
     assert page.inner_text(".fv-mapnote") == (
         "The drafter of this run reads no visual memory, so its words have no maps; it reads a few image tokens that it "
         "chooses once a step, which are not recorded."

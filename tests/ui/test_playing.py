@@ -130,3 +130,33 @@ def test_a_step_of_a_long_trace_changes_little(show):
         }"""
     )
     assert touched["least"] > 0 and touched["most"] < touched["all"] / 4, touched
+
+
+def test_the_strip_follows_a_streaming_run_at_its_own_pace(show):
+    """Its maps take longer than a step of a fast engine: a run that comes in bursts has few strips made on the way; what it
+    has come to stands in the strip in the end, also where the run breaks off without a word."""
+    lines = sample_lines("scene")
+    whole = show(lines[:-1], **END)
+    whole.wait_for_selector(".fv-card")
+    words = whole.locator(".fv-card-word").all_inner_texts()
+    page = show([], autoplay=True)
+    made = page.evaluate(
+        """async (lines) => {
+          const player = FOVEA.page, { strip } = player, show = strip.show;
+          let made = 0;
+          strip.show = function (...given) { made += 1; return show.apply(this, given); };
+          player._setPace("real", true);
+          for (let end = 3; end < lines.length; end += 4) {
+            player.set(lines.slice(0, end));
+            await new Promise((done) => setTimeout(done, 10));
+          }
+          player.set(lines.slice(0, -1));
+          return made;
+        }""",
+        lines,
+    )
+    rounds = sum('"round_verified"' in line for line in lines)
+    assert made < rounds / 2, f"{made} strips of {rounds} rounds"
+    page.wait_for_function("() => FOVEA.page.at === FOVEA.page.run.steps")
+    shown = "(words) => [...document.querySelectorAll('.fv-card-word')].map((word) => word.innerText).join('|') === words"
+    page.wait_for_function(shown, arg="|".join(words))
