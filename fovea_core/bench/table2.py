@@ -1,7 +1,7 @@
 """``bench table2``: drafters that were trained on the same answers for as many steps, beside each other on the embedded target.
 
 FOVEA, its blind twin, rivals and ablations come from ``train-lab``; a row is there where its weights are. The changes are
-against the FOVEA of that same training; the shipped one, trained for longer and with a larger body, is a row of its own.
+against the FOVEA of that same training; the shipped one, trained for longer and with another memory, is a row of its own.
 """
 
 from __future__ import annotations
