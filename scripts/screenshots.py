@@ -26,10 +26,10 @@ EXAMPLE = "blue-hose"
 
 
 def telling_word() -> int:
-    """Position of the last name in the example's strip, or of its last word: what the pictures show."""
+    """Position of the name with the sharpest read in the example's strip: what the pictures show."""
     (example,) = (example for example in load_examples() if example.name == EXAMPLE)
     strip = trajectory_strip(fold(read(example.trace).events))
-    return ([word for word in strip if is_name(word.word.text)] or strip)[-1].token.position
+    return max([word for word in strip if is_name(word.word.text)] or strip, key=lambda word: word.peak).token.position
 
 
 def explain(page: Page, word: int) -> None:
