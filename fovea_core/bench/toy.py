@@ -110,7 +110,8 @@ def toy_target(seed: int = 0, cells: int = CELLS, **options) -> LlavaTarget:
 
 def toy_drafter(target: Target, seed: int = 0, **changes) -> FoveaDrafter:
     """FOVEA's drafter with random weights on a toy target; ``changes`` go into its DrafterConfig."""
-    target.keep(changes.get("memory_layer", 0))
+    if "memory_layer" in changes:
+        target.keep(changes["memory_layer"])
     return FoveaDrafter(_random(DrafterConfig(**(_sizes(target) | changes)), target, seed))
 
 
