@@ -76,7 +76,7 @@ def knowing(target, case: Case, **options) -> FoveaDrafter:
 
 def restarted(drafter, whole, keep: torch.Tensor, settings: RunSettings):
     """A run whose memory is built anew with only the ``keep`` (N,) entries valid."""
-    return drafter.start(SimpleNamespace(features=whole.features, valid=keep), settings)
+    return drafter.start(SimpleNamespace(seen=whole.seen, valid=keep), settings)
 
 
 def chain_of(drafter, whole, settings: RunSettings, said: list[int]):

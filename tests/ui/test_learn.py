@@ -400,15 +400,19 @@ def test_which_words_survive(teach, lesson):
     assert not any(word in tree for word in ("accepted", "rejected", "bonus", "unverified"))
     drawn = page.locator(".fl g[data-key]")
     assert drawn.count() == 1 + len(nodes)
-    ticked = 0
+    ticked, clicked = 0, []
     for group in drawn.all()[1:4]:
+        clicked.append(group.get_attribute("aria-label").split(",")[0])
         group.click()
         ticked += 1
     keys = page.evaluate("[...document.querySelectorAll('.fl-ticked')].map((g) => g.dataset.key)")
     assert len(keys) == ticked and page.inner_text(".fl-count") == f"{ticked} ticked."
     first = page.locator(".fl-boxes input").all()
-    assert [box.is_checked() for box in first] == [True] * ticked + [False] * (len(nodes) - ticked)
-    first[0].click()
+    ids = page.evaluate("learn.answer('check').ticks")  # guesses are drawn branch by branch, and listed in the order of nodes
+    assert len(set(ids)) == ticked and [box.is_checked() for box in first] == [node in ids for node in nodes]
+    listed = page.locator(".fl-boxes label:has(input:checked)").all_text_contents()
+    assert sorted(text.strip() for text in listed) == sorted(text.strip() for text in clicked)
+    page.locator(".fl-boxes input:checked").first.click()
     assert page.inner_text(".fl-count") == f"{ticked - 1} ticked."
     page.click(".fl-act .fl-main")
     ids = page.evaluate("learn.answer('check').ticks")
