@@ -195,7 +195,9 @@ def test_strangers_runs_are_refused_in_one_sentence(served, new_page):
     drop(page, blind, "policy none")
     to_step(page, 1)
     page.keyboard.press("e")
-    page.wait_for_function("document.querySelector('.fv-erased').textContent.includes('nothing to erase')")  # with the next frame
+    page.wait_for_function(
+        "document.querySelector('.fv-erased').textContent.includes('nothing to erase')"
+    )  # with the next frame
     assert page.locator(".fv-go").is_disabled()
 
 
