@@ -31,8 +31,8 @@ INTRO = (
     "trained for as long without the visual memory. <strong>Chain</strong>: one guess after the other; <strong>the paper's "
     "tree</strong>: up to six guesses at a place, six deep, 40 in all. A whisker is a 95 % interval (paired bootstrap over the "
     "pictures): a difference counts where it leaves out 0. <strong>Costs 20 % of tau</strong>: a round of this way yields 20 % "
-    "fewer tokens than one of the study's FOVEA. Here the memory is made of the target's states at the picture, in the paper of "
-    "the projector's output (the third study has both). The paper's figures are of its own models and data: compare "
+    "fewer tokens than one of the study's FOVEA. Here the memory is made of the target's states at the picture, in the paper "
+    "of the projector's output (the third study has both). The paper's figures are of its own models and data: compare "
     "directions, not decimals.</p>"
 )
 COMMITTED, HERE = "As committed", "This machine"
