@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from transformers.image_processing_utils import BaseImageProcessor
 
-from fovea_core.targets.base import Backbone, Prompt, Target, TargetError
+from fovea_core.targets.backbone import Backbone
+from fovea_core.targets.base import Prompt, Target, TargetError
 from fovea_core.targets.chat import Chat
 from fovea_core.targets.geometry import Layout
 from fovea_core.targets.reference import own_answer

@@ -13,7 +13,8 @@ from tokenizers import Tokenizer
 from transformers import LlavaForConditionalGeneration
 
 from fovea_core.fingerprint import fingerprint
-from fovea_core.targets.base import Backbone, Prompt, Target, TargetError
+from fovea_core.targets.backbone import Backbone
+from fovea_core.targets.base import Prompt, Target, TargetError
 from fovea_core.targets.geometry import Letterbox, letterbox
 from fovea_core.targets.loading import load_model, unreadable
 from fovea_core.targets.outside import load_check

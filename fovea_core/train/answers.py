@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fovea_core.targets.base import Prompt, seen_at
+from fovea_core.targets.backbone import seen_at
+from fovea_core.targets.base import Prompt
 from fovea_core.train.asked import Asked
 from fovea_core.train.views import Looks, check_viewed, note_looks
 from fovea_core.train.worker import BatchCache, BatchTarget
@@ -32,7 +33,7 @@ class Answered:
 
     tokens (T); states (T, d or more, see Target.tap): the state that predicted each token; positions (T,); mid (A, d): h~^T of
     the answer tokens that were fed; prompt: text items before the answer; looks: with views; seen: by kept layer (N, d), the
-    picture as it enters it (targets.base.seen_at).
+    picture as it enters it (targets.backbone.seen_at).
     """
 
     tokens: list[int]
@@ -91,6 +92,7 @@ def answer_batch(target: BatchTarget, asked: list[Asked], max_new_tokens: int) -
     if target.watched:  # the prompt's last token predicts the answer's first
         spoken = [(len(ids) - 1, len(mid)) for ids, mid in zip(rows.rest, mids)]
         looks = note_looks(target, cache, asked, entered, rows.behind, spoken)
+    seen = {picture: {layer: seen_at(at[layer]) for layer in target.kept} for picture, at in entered.items()}
     done = []
     for row, one in enumerate(asked):
         ids, start = one.prompt.ids, rows.starts[row]
@@ -101,8 +103,7 @@ def answer_batch(target: BatchTarget, asked: list[Asked], max_new_tokens: int) -
         positions = _positions(one.prompt, len(tokens)).to(target.device)[places]
         prompt = len(keep) + len(ids) - max(1, start)
         said = [tokens[i] for i in places.tolist()]
-        seen = {layer: seen_at(entered[one.picture][layer]) for layer in target.kept}
-        done.append(Answered(said, whole[places - 1], positions, mids[row], prompt, looks[row], seen))
+        done.append(Answered(said, whole[places - 1], positions, mids[row], prompt, looks[row], seen[one.picture]))
     return done
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from fovea_core.targets.base import join_taps
+from fovea_core.targets.backbone import join_taps
 from fovea_core.targets.llava import LlavaTarget
 from fovea_core.targets.looking import look_layers
 
