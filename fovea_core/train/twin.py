@@ -100,8 +100,10 @@ class Twin:
         memory_only = recipe.only == "memory"
         if memory_only and (start is None or not self.variant.sighted):
             raise ValueError("to train the memory only, name a drafter with --start, and no blind twin.")
-        config = read_config(start) if memory_only else config_for(target, recipe, self.variant, name)
-        config = config.model_copy(update={"memory_layer": recipe.memory_layer}) if memory_only else config
+        if memory_only:
+            config = read_config(start).model_copy(update={"memory_layer": recipe.memory_layer})
+        else:
+            config = config_for(target, recipe, self.variant, name)
         if memory_only and (config.target_fingerprint != target.fingerprint or config.taps or not config.sighted):
             raise ValueError(f"The drafter in {start.name} has no memory, or belongs to another target ({config.target_id}).")
         drafter = make_drafter(config).to(target.device)
