@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 import fovea_core.bench.questions as bench
 from fovea_core.train.data import Sample, draw
-from fovea_core.train.learner import TargetRecipe, pick_questions
+from fovea_core.train.learner import TargetRecipe
+from fovea_core.train.packing import pick_questions
 from fovea_core.worksite import KINDS, make_picture
 from fovea_core.worksite.naming import looks_up, template
 from fovea_core.worksite.suggesting import questions_of
@@ -45,7 +47,7 @@ def test_a_share_of_the_pictures_is_only_looked_up():
     looked = pick_questions(sample, always, rng)
     assert {q for q, _ in looked} == {q for q in short if looks_up(q)}
     assert not all(looks_up(q) for q, _ in pick_questions(sample, never, rng))
-    alone = Sample(sample.kind, sample.pixels, sample.valid, sample.labels, [q for q in sample.questions if not looks_up(q[0])])
+    alone = replace(sample, questions=[q for q in sample.questions if not looks_up(q[0])])
     assert pick_questions(alone, always, rng)  # a picture without such a question is taken as any other
 
 

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from fovea_core.targets.geometry import letterbox
-from fovea_core.train import data, learner, target
+from fovea_core.train import data, learner, packing, target
+from fovea_core.train.labels import SIZES
 from fovea_core.train.tokenizer import ANSWER, ASK, EOS, load_tokenizer, train_tokenizer
-from fovea_core.worksite.base import Picture, Thing
 
 TINY = learner.TargetRecipe(
     width=64, layers=2, intermediate=64, tower_layers=1, tower_intermediate=64, batch=2, samples=12, tower_samples=4, warmup=2
@@ -30,9 +29,12 @@ def shards(tmp_path_factory):
     folder, rng = tmp_path_factory.mktemp("shards"), np.random.default_rng(0)
     np.save(folder / "0.pixels.npy", rng.integers(0, 255, (3, 224, 224, 3), dtype=np.uint8))
     np.save(folder / "0.valid.npy", np.ones((3, 14, 14), bool))
-    np.save(folder / "0.labels.npy", rng.integers(0, 9, (3, 3, 14, 14), dtype=np.uint8))
+    np.save(folder / "0.labels.npy", rng.integers(0, 9, (3, len(SIZES), 14, 14), dtype=np.uint8))
+    np.save(folder / "0.things.npy", rng.integers(0, 4, (3, 3, 14, 14), dtype=np.uint8))
     questions = [["Read everything.", "K7Q B2; 4TR", "long"], ["Which bar?", "red", "short"]]
-    (folder / "0.json").write_text(json.dumps({"kinds": ["scene", "text", "chart"], "questions": [questions] * 3}))
+    facts = {"Read everything.": [[0, 1, 1], [1, 2, 2]], "Which bar?": [[0, 3, 3]]}
+    shard = {"kinds": ["scene", "text", "chart"], "questions": [questions] * 3, "facts": [facts] * 3}
+    (folder / "0.json").write_text(json.dumps(shard))
     return folder
 
 
@@ -59,12 +61,12 @@ def test_packed_questions_give_the_same_logits_as_each_alone(tokenizer_file, sha
     sample = next(iter(data.Shards(shards)))
     model = learner.Learner(learner.build_target(TINY, tokenizer.get_vocab_size())).eval()
     asked = [("Read everything.", "K7Q B2; 4TR"), ("Which bar?", "red")]
-    together = learner.pack([sample], [asked], tokenizer)
+    together = packing.pack([sample], [asked], tokenizer)
     features = model.features(together.pixels)
-    total, _ = model.answer_loss(features, together)
-    alone = [learner.pack([sample], [[one]], tokenizer) for one in asked]
+    total, _ = model.answer_loss(model.read(features, together), together)
+    alone = [packing.pack([sample], [[one]], tokenizer) for one in asked]
     counts = [int((b.targets >= 0).sum()) for b in alone]
-    losses = [model.answer_loss(features, b)[0] for b in alone]
+    losses = [model.answer_loss(model.read(features, b), b)[0] for b in alone]
     assert counts == [len(tokenizer.encode(a).ids) + 1 for _, a in asked]
     expected = sum(n * loss for n, loss in zip(counts, losses)) / sum(counts)
     assert torch.allclose(total, expected, atol=1e-5)
@@ -72,40 +74,13 @@ def test_packed_questions_give_the_same_logits_as_each_alone(tokenizer_file, sha
 
 def test_packed_targets_are_the_next_tokens(tokenizer_file, shards):
     tokenizer = load_tokenizer(tokenizer_file)
-    batch = learner.pack([next(iter(data.Shards(shards)))], [[("Which bar?", "red")]], tokenizer)
+    batch = packing.pack([next(iter(data.Shards(shards)))], [[("Which bar?", "red")]], tokenizer)
     tokens, targets = batch.tokens[0].tolist(), batch.targets[0].tolist()
     assert tokens[0] == ASK and tokens[-1] == EOS
     for index, value in enumerate(targets):
         if value >= 0:
             assert value == tokens[index + 1] and index >= tokens.index(ANSWER)
     assert targets[-1] == -100
-
-
-def test_cell_labels_match_a_pixel_count():
-    """Brute-force twin: per cell, count the pixels of each thing of the letterboxed layers."""
-    layers = np.zeros((2, 200, 400), np.uint8)
-    layers[0, 20:120, 40:200], layers[1, 50:90, 60:110], layers[0, 100:200, 300:400] = 1, 2, 3
-    things = (Thing("a", "object", "barrel", "red"), Thing("b", "letter", "K", layer=1), Thing("c", "bar", "bar", "blue"))
-    rgb = np.zeros((200, 400, 3), np.uint8)
-    _, place = letterbox(rgb, 224)
-    labels = data.cell_labels(Picture("text", 0, rgb, layers, things, ()), place, 14)
-    want = {1: (data.NOUNS.index("barrel"), "red"), 3: (data.NOUNS.index("bar"), "blue")}
-    for row in range(14):
-        for column in range(14):
-            top, left = (row * 16 - place.top) * 200 / place.height, (column * 16 - place.left) * 400 / place.width
-            box = np.s_[max(0, round(top)) : max(0, round(top + 16 * 200 / place.height)), round(left) : round(left + 400 / 14)]
-            for layer in (0, 1):
-                cell = layers[layer][box]
-                counts = np.bincount(cell.ravel(), minlength=4)[1:] / (16 * 200 / place.height * 400 / 14)
-                if abs(counts.max() - data.LABEL_SHARE) < 0.05:
-                    continue
-                number = counts.argmax() + 1 if counts.max() > data.LABEL_SHARE else 0
-                if layer == 1:
-                    assert labels[2, row, column] == (1 + data.MARKS.index("K") if number else 0)
-                else:
-                    noun, colour = want.get(number, (-1, None))
-                    assert labels[0, row, column] == noun + 1
-                    assert labels[1, row, column] == (1 + data.COLOURS.index(colour) if colour else 0)
 
 
 def test_resume_equals_a_straight_run(tokenizer_file, shards, tmp_path):
@@ -186,10 +161,10 @@ def test_short_answers_count_more(tokenizer_file, shards):
     sample = next(iter(data.Shards(shards)))
     model = learner.Learner(learner.build_target(TINY, tokenizer.get_vocab_size())).eval()
     asked = [("Read everything.", "K7Q B2; 4TR 9PL X2M"), ("Which bar?", "red")]
-    batches = [learner.pack([sample], [part], tokenizer, short_weight=3.0) for part in (asked, asked[:1], asked[1:])]
+    batches = [packing.pack([sample], [part], tokenizer, short_weight=3.0) for part in (asked, asked[:1], asked[1:])]
     features = model.features(batches[0].pixels)
-    both, long, short = (model.answer_loss(features, batch)[0] for batch in batches)
+    both, long, short = (model.answer_loss(model.read(features, batch), batch)[0] for batch in batches)
     counts = [int((batch.targets >= 0).sum()) for batch in batches[1:]]
-    assert counts[1] <= learner.SHORT < counts[0]
+    assert counts[1] <= packing.SHORT < counts[0]
     expected = (counts[0] * long + 3 * counts[1] * short) / (counts[0] + 3 * counts[1])
     assert torch.allclose(both, expected, atol=1e-5)

@@ -23,8 +23,10 @@ from fovea_core.train.allocator import keep_freed_memory
 from fovea_core.train.data import Shards
 from fovea_core.train.grounding import name_table
 from fovea_core.train.growing import grow, grown_layers, learn_only
-from fovea_core.train.learner import PREPROCESSING, Learner, TargetRecipe, build_target, pack, pick_questions
+from fovea_core.train.labels import LABELS
+from fovea_core.train.learner import PREPROCESSING, Learner, TargetRecipe, build_target
 from fovea_core.train.muon import check_muon, make_muon
+from fovea_core.train.packing import pack, pick_questions
 from fovea_core.train.tokenizer import load_tokenizer
 
 #: Recipe fields that fix the shapes of the weights: a training cannot go on under others.
@@ -154,14 +156,19 @@ class Trainer:
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
             features = self.learner.features(batch.pixels)
             loss, right = self.learner.dense_loss(features, batch) if recipe.dense_weight else (features.new_zeros(()), ())
-            figures = {"dense": loss, **dict(zip(("noun", "colour", "mark"), right))}
+            figures = {"dense": loss, **dict(zip(LABELS, right))}
             if seen >= recipe.tower_samples:
-                answer, answered = self.learner.answer_loss(features, batch)
+                read = self.learner.read(features, batch)
+                answer, answered = self.learner.answer_loss(read, batch)
                 loss = answer + recipe.dense_weight * loss
                 figures["answer"] = answer
                 if recipe.ground_weight:
-                    ground, figures["grounded"] = self.learner.ground_loss(features, batch, self.names)
-                    loss = loss + recipe.ground_weight * ground
+                    ground, figures["grounded"] = self.learner.ground_loss(read, batch, self.names)
+                    link, figures["linked"] = self.learner.link_loss(read, batch, self.names)
+                    loss = loss + recipe.ground_weight * (ground + link)
+                if recipe.look_weight:
+                    look, figures["looked"] = self.learner.look_loss(read, batch)
+                    loss = loss + recipe.look_weight * look
                 for kind in {s.kind for s in samples}:
                     figures[f"right_{kind}"] = answered[[s.kind == kind for s in samples]].mean()
         loss.backward()

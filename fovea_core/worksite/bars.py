@@ -131,7 +131,7 @@ def draw_chart(spec: dict, rng: np.random.Generator, scale: float):
         away = (0.5 - style["light"][0]) * unit * 0.5
         shades.append(Shade(1, (box[0] + away, box[1] + unit * 0.12, box[2] + away, base), unit * 0.18, 0.4))
         _bar(canvas, box, COLOURS[bar["colour"]], style["shape"], unit, number)
-        numbers[number] = _value(canvas, str(bar["value"]), middle, box[1] - unit * 0.1, column, ink, unit)
+        numbers[number] = _value(canvas, str(bar["value"]), b, middle, box[1] - unit * 0.1, column, ink, unit, things)
         _badge(canvas, bar, b, box, style, unit, things)
         _label(canvas, bar, b, middle, base + unit * 0.17, column, label_high, ink, face, unit, things)
     canvas.line([(left, base), (right, base)], unit * 0.07, ink)
@@ -196,12 +196,15 @@ def _bar(canvas: Canvas, box, colour: Colour, shape: str, unit: float, number: i
         canvas.rounded(left + rim, top + radius, left + rim * 3.2, bottom - rim, rim, tone(colour, 0.3))
 
 
-def _value(canvas: Canvas, value: str, middle: float, foot: float, column: float, ink: Colour, unit: float):
+def _value(
+    canvas: Canvas, value: str, b: int, middle: float, foot: float, column: float, ink: Colour, unit: float, things: list
+):
     """The printed number above a bar; returns its box in picture px."""
     wide = min(0.86 * unit, (column - 0.24 * unit) / len(value))
     x, top = middle - wide * len(value) / 2, foot - VALUE_HIGH * unit
     for d, digit in enumerate(value):
-        write(canvas, digit, (x + d * wide, top, x + (d + 1) * wide, foot), ink, pad=0.05)
+        things.append(_mark(f"bar{b + 1}-value{d + 1}", digit))
+        write(canvas, digit, (x + d * wide, top, x + (d + 1) * wide, foot), ink, len(things), pad=0.05)
     return x, top, x + len(value) * wide, foot
 
 
