@@ -21,7 +21,6 @@ def train_target(
     samples: Annotated[int | None, typer.Option(help="Pictures to learn from in total (default: the recipe's).")] = None,
     pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 5_500,
     start: Annotated[Path | None, typer.Option(help="Go on from this finished target's weights.")] = None,
-    grow: Annotated[int | None, typer.Option(help="With --start: grow to so many layers; only the new ones learn.")] = None,
     first_seed: Annotated[int, typer.Option(help="Of the pictures; choose a fresh one with --start.")] = 0,
     minutes: Annotated[float | None, typer.Option(help="End this sitting after so many minutes.")] = None,
     threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
@@ -33,14 +32,12 @@ def train_target(
     from fovea_core.targets.registry import pick_device
     from fovea_core.train.builtin import make_target
     from fovea_core.train.crew import refuse_crew
-    from fovea_core.train.learner import TargetRecipe, growing
+    from fovea_core.train.learner import TargetRecipe
 
     refuse_crew("train-target")
-    if grow is not None and start is None:
-        raise SettingsError("--grow needs --start, the folder of the finished target that grows.")
     recipe = TargetRecipe() if samples is None else TargetRecipe(samples=samples)
     if start is not None:
-        recipe = recipe.onward() if grow is None else growing(recipe, grow)
+        recipe = recipe.onward()
     how = {
         "first_seed": first_seed,
         "start": start,

@@ -59,7 +59,8 @@ def grounding_loss(
     positions (B, S); mask (B, 1, S, S) additive; tokens (B, T) int64 the text at the end; asking (B, T) bool, words of
     questions that name something; labels (B, 3 or more, rows, columns) int64; table: ``name_table``.
     """
-    scores = _scores(language, 0, range(len(CLASSES)), inputs, positions, mask, tokens.shape[1])
+    heads = language.config.num_attention_heads
+    scores = _scores(language, 0, [part % heads for part in range(len(CLASSES))], inputs, positions, mask, tokens.shape[1])
     losses = []
     for part in range(len(CLASSES)):
         label = labels[:, part].flatten(1)  # (B, N)
@@ -108,7 +109,9 @@ def look_loss(
     return _mean(_miss(scores, wanted & (shown > 0)[:, :, None]))
 
 
-def _scores(language: nn.Module, number: int, heads, states: Tensor, positions: Tensor, mask: Tensor, text: int) -> Tensor:
+def _scores(
+    language: nn.Module, number: int, heads: list[int], states: Tensor, positions: Tensor, mask: Tensor, text: int
+) -> Tensor:
     """(B, heads, T, S) masked attention scores of the last ``text`` tokens in some heads of a layer that ``states`` enter."""
     layer = language.layers[number]
     size = layer.self_attn.head_dim

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, SiglipVisionConfig
 
 from fovea_core.train.grounding import grounding_loss, link_loss, look_loss, naming_words
-from fovea_core.train.growing import grown_layers
 from fovea_core.train.labels import SIZES
 from fovea_core.train.packing import CELLS, IMAGE_SIZE, Batch, packed_mask
 from fovea_core.train.tokenizer import BOS, EOS, IMAGE, PAD
@@ -23,14 +22,12 @@ PREPROCESSING = {"image_size": IMAGE_SIZE, "cells": CELLS, "mean": 0.5, "std": 0
 class TargetRecipe:
     """Everything that decides a target training besides the pictures. ``samples`` counts pictures, not questions.
 
-    lookup_share: share of the pictures that bring only questions that look something up; lookup_codes: also those that name it
-    by a code, not only by a word; grown_from: layers of the target that training starts from, the others are new and only
-    they learn (0: everything learns); ground_weight (names and links), look_weight: of the losses of train/grounding.py.
+    lookup_share: share of the pictures that bring only questions that look something up; dense_weight: of the loss of the
+    cells' labels; ground_weight (names and links), look_weight: of the losses of train/grounding.py.
     """
 
     width: int = 256
     layers: int = 10
-    grown_from: int = 0
     intermediate: int = 704
     tower_layers: int = 6
     tower_intermediate: int = 768
@@ -48,7 +45,6 @@ class TargetRecipe:
     short_questions: int = 6
     short_weight: float = 2.0
     lookup_share: float = 0.0
-    lookup_codes: bool = True
     ground_weight: float = 0.0
     look_weight: float = 0.0
     text_tokens: int = 176
@@ -56,19 +52,12 @@ class TargetRecipe:
     seed: int = 0
 
     def onward(self) -> TargetRecipe:
-        """The recipe for weights that are trained already: no tower-first phase, a lower rate, a longer decay; a quarter of the
-        pictures bring only questions that look something up, and a third of the others only short ones (beside long ones few
-        of them fit, and they stayed behind)."""
-        return replace(self, tower_samples=0, muon_lr=4e-3, decay_share=0.6, least_long=0, short_questions=8, lookup_share=0.25)
-
-
-def growing(recipe: TargetRecipe, layers: int) -> TargetRecipe:
-    """The recipe for a finished target that grows to ``layers`` layers for look-ups: only the new ones learn, and words that
-    name something are taught where to look (docs/LOG.md, fifth sitting). Raises ValueError where it cannot grow so."""
-    grown_layers(recipe.layers, layers)
-    look = {"lookup_share": 0.6, "lookup_codes": False, "ground_weight": 0.3, "dense_weight": 0.0}
-    size = {"batch": 8, "text_tokens": 352, "short_questions": 10, "warmup": 400, "decay_share": 0.7}
-    return replace(recipe.onward(), layers=layers, grown_from=recipe.layers, **look, **size)
+        """The recipe for weights that are trained already: no tower-first phase, a lower rate, a longer decay; where to look is
+        taught, too. Nearly half of the pictures bring only questions that look something up, and a third of the others only
+        short ones (beside long ones few of them fit, and they stayed behind)."""
+        rates = {"lr": 1.2e-3, "muon_lr": 3e-3, "decay_share": 0.65}
+        asked = {"least_long": 0, "short_questions": 10, "lookup_share": 0.45, "text_tokens": 192}
+        return replace(self, tower_samples=0, ground_weight=0.3, look_weight=0.5, **rates, **asked)
 
 
 def build_target(recipe: TargetRecipe, vocabulary: int) -> LlavaForConditionalGeneration:

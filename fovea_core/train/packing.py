@@ -52,7 +52,7 @@ class Batch:
 def pick_questions(sample: Sample, recipe: TargetRecipe, rng: np.random.Generator) -> list[tuple[str, str]]:
     """A random few of a picture's questions: ``least_long`` to ``long_questions`` long ones, then others; in ``lookup_share``
     of the pictures instead all that look something up (worksite/naming.py), as far as they fit."""
-    lookups = [(q, a) for q, a, t in sample.questions if t == "short" and looks_up(q, recipe.lookup_codes)]
+    lookups = [(q, a) for q, a, t in sample.questions if t == "short" and looks_up(q)]
     if rng.random() < recipe.lookup_share and lookups:
         return [lookups[i] for i in rng.permutation(len(lookups))]
     chosen = []

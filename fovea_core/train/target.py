@@ -1,8 +1,9 @@
 """``train-target``: the embedded target, a small LLaVA trained on the drawn world.
 
-The tower learns first from a dense loss (which noun, colour and mark fills each cell, from the masks we own); then the whole
-model learns answers, several questions of a picture packed behind one copy of its image tokens, the dense loss kept on.
-One command, resumable, the same on CPU and CUDA. The masks teach the target's tower only, never the drafter.
+The tower learns first from a dense loss (what each cell shows and what that belongs to, from the masks we own:
+train/labels.py); then the whole model learns answers, several questions of a picture packed behind one copy of its image
+tokens, the dense loss kept on. Weights that go on (``TargetRecipe.onward``) are also taught where to look (train/grounding.py).
+One command, resumable, the same on CPU and CUDA. The masks teach the target only, never the drafter.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import os
 import shutil
 import time
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,6 @@ from transformers import LlavaForConditionalGeneration
 from fovea_core.train.allocator import keep_freed_memory
 from fovea_core.train.data import Shards
 from fovea_core.train.grounding import name_table
-from fovea_core.train.growing import grow, grown_layers, learn_only
 from fovea_core.train.labels import LABELS
 from fovea_core.train.learner import PREPROCESSING, Learner, TargetRecipe, build_target
 from fovea_core.train.muon import check_muon, make_muon
@@ -88,9 +88,6 @@ class Trainer:
         model = build_target(recipe, self.tokenizer.get_vocab_size())
         model.set_attn_implementation("eager")  # its backward is faster than SDPA's on CPU with a mask (docs/LOG.md)
         self.learner = Learner(model).to(self.device)
-        if recipe.grown_from:
-            learn_only(model, grown_layers(recipe.grown_from, recipe.layers))
-            self.learner.dense.requires_grad_(False)  # the tower that it teaches does not learn
         if compiled:
             model.model.language_model.compile(dynamic=False)
             model.model.vision_tower.compile(dynamic=False)
@@ -110,16 +107,11 @@ class Trainer:
     def _start(self, folder: Path) -> None:
         """Weights of a finished target; its dense head was dropped and begins at zero, where it pulls at nothing."""
         record = json.loads((folder / "training.json").read_text())
-        before = recipe_of(record)
-        grows = before.layers == self.recipe.grown_from
-        self._check_shapes(replace(before, layers=self.recipe.layers) if grows else before, folder)
+        self._check_shapes(recipe_of(record), folder)
         if (folder / "tokenizer.json").read_text() != self.tokenizer_text:
             raise ValueError(f"{folder} has another tokenizer.")
         trained = LlavaForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
-        if grows:
-            grow(trained, self.learner.model)
-        else:
-            self.learner.model.load_state_dict(trained.state_dict())
+        self.learner.model.load_state_dict(trained.state_dict())
         with torch.no_grad():
             self.learner.dense.weight.zero_()
             self.learner.dense.bias.zero_()
@@ -155,7 +147,7 @@ class Trainer:
             optimizer.param_groups[0]["lr"] = rate * schedule(seen, recipe)
         with torch.autocast(self.device.type, dtype=torch.bfloat16):
             features = self.learner.features(batch.pixels)
-            loss, right = self.learner.dense_loss(features, batch) if recipe.dense_weight else (features.new_zeros(()), ())
+            loss, right = self.learner.dense_loss(features, batch)
             figures = {"dense": loss, **dict(zip(LABELS, right))}
             if seen >= recipe.tower_samples:
                 read = self.learner.read(features, batch)

@@ -20,8 +20,6 @@ def template(question: str) -> str:
     return re.sub(r"\b\d\b", "N", _NAME.sub(lambda found: found.lastgroup, question))
 
 
-def looks_up(question: str, codes: bool = True) -> bool:
-    """Whether the question names a thing of the picture by what is seen of it, so that it has to be found first; without
-    ``codes`` only if none of its names is a code."""
-    kinds = {found.lastgroup for found in _NAME.finditer(question)}
-    return bool(kinds) and (codes or "CODE" not in kinds)
+def looks_up(question: str) -> bool:
+    """Whether the question names a thing of the picture by what is seen of it, so that it has to be found first."""
+    return _NAME.search(question) is not None
