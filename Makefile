@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: run test traces figure gallery space screenshots clean
+.PHONY: run test traces results figure gallery space screenshots clean
 
 run: $(VENV)/.app
 	$(VENV)/bin/python app.py $(ARGS)
@@ -19,6 +19,14 @@ test: $(VENV)/.dev
 # Records the gallery of assets/traces anew with the embedded model.
 traces: $(VENV)/.app
 	$(VENV)/bin/python -m fovea_core record-examples
+
+# Measures every committed figure with the weights in assets, and writes those of docs, README and model card: half an hour of a
+# machine with nothing else to do.
+results: $(VENV)/.dev
+	scripts/chromium.sh
+	$(VENV)/bin/python -m app.lab --measure
+	$(VENV)/bin/python -m fovea_core bench page --prices assets/bench/builtin.json --json assets/bench/page.json
+	$(VENV)/bin/python -m fovea_core bench card
 
 # Draws docs/figure.png, the strip of a recorded example; no model takes part.
 figure: $(VENV)/.app

@@ -1,11 +1,19 @@
-"""``python -m app.lab``: docs/RESULTS.md from the measured files, between its marks; what stands outside them is kept."""
+"""``python -m app.lab``: docs/RESULTS.md from the measured files, between its marks; what stands outside them is kept.
+
+With ``--measure`` every study is measured anew first, with the seeds of its committed result, one after the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from app.lab import STUDIES
+from app.lab.rerun import command
 from app.lab.study import Study, load_study, where
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,5 +49,22 @@ def written(text: str, folder: Path = MEASURED) -> str:
     return f"{before}{START}\n\n{results(folder)}\n\n{END}{after}"
 
 
-if __name__ == "__main__":
+def measure(folder: Path, studies: Sequence[Study], run: Callable[[list[str]], object]) -> None:
+    """Let ``run`` run every study's command, its result into ``folder``; the seeds are those of the result there, if any."""
+    for study in studies:
+        before = load_study(study, folder)
+        seeds = ("--seeds", before["workload"]["seeds"]) if before else ()
+        run(command(study, seeds, folder / f"{study.name}.json"))
+
+
+def main(
+    anew: Annotated[bool, typer.Option("--measure", help="Measure every study first: half an hour.")] = False,
+) -> None:
+    """Write docs/RESULTS.md from assets/bench."""
+    if anew:
+        measure(MEASURED, STUDIES, lambda words: subprocess.run(words, cwd=ROOT, check=True))
     RESULTS.write_text(written(RESULTS.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)
