@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from app.pages.learn import learn_head, lesson_value
+from app.player import player_head
+from fovea_core.examples import load_examples
+from fovea_core.lesson import lesson_examples
 from fovea_core.page import standalone_html
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -119,3 +123,40 @@ def show(new_page, tmp_path):
         return page
 
     return open_trace
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A page that holds the scripts of player and lesson, and nothing else."""
+    page = tmp_path_factory.mktemp("learn") / "learn.html"
+    page.write_text(
+        f"<!doctype html><meta charset=utf-8><body>{player_head()}{learn_head()}<div id=learn></div></body>", "utf-8"
+    )
+    return page.as_uri()
+
+
+@pytest.fixture
+def teach(bare, new_page):
+    """``teach(lines, without=[], page=None, **page options)``: the lesson on these lines, drawn."""
+
+    def open_lesson(lines, without=(), page=None, **options):
+        page = page or new_page(**options)
+        page.goto(bare)
+        value = {"runs": [{"title": "A run"}], "index": 0, "lines": list(lines), "without": list(without), "trouble": ""}
+        page.evaluate(
+            "(value) => { const root = document.getElementById('learn');"
+            " window.learn = FOVEA.createLearn(root, { pick: (i) => (window.picked = i) }); learn.set(value) }",
+            value,
+        )
+        page.wait_for_function("learn.stage.ready || !learn.run")
+        return page
+
+    return open_lesson
+
+
+@pytest.fixture(scope="module")
+def lesson():
+    """The first lesson of the repository: (lines, without)."""
+    value = lesson_value(lesson_examples(load_examples()), 0)
+    assert value["without"], "run make traces"
+    return value["lines"], value["without"]
