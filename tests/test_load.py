@@ -50,6 +50,20 @@ def test_cost_by_requests_and_rows():
     assert COST.of(5, rows) == pytest.approx(between) and np.array_equal(COST.of(11, rows), COST.of(8, rows))
 
 
+def test_drafting_together_is_priced_by_how_many_draft():
+    """Each request's share at a measured load is that table's, between two by share; a draft that is dear alone is worth its
+    price where the others pay for it, too."""
+    shares = {1: (0.6, 1.0, 4.0), 4: (0.2, 0.4, 1.0)}
+    names = ("round_ms", "chain_level_ms", "level_ms")
+    cost = LoadCost({n: table(n).model_copy(update=dict(zip(names, shares[n], strict=True))) for n in shares})
+    assert cost.drafting(1, 1) == (0.6, 1.0) and cost.drafting(1, 4) == (0.6, 4.0)
+    assert cost.drafting(4, 1) == cost.drafting(9, 1) == (0.2, 0.4)
+    assert cost.drafting(2, 4) == pytest.approx((0.6 - 0.4 / 3, 3.0))
+    dear = {n: mine.model_copy(update={"level_ms": 9.0, "chain_level_ms": 9.0}) for n, mine in cost.tables.items()}
+    assert LoadChooser(cost, 6).shape(6, 4) is not None and LoadChooser(LoadCost(dear), 6).shape(6, 4) is None
+    assert LoadChooser(LoadCost(dear | {4: cost.tables[4]}), 6).shape(6, 4) is not None
+
+
 def test_trim_against_all_subsets():
     """What is kept of several drafts has the largest expected tokens / cost of all subsets closed under parents; a request that
     was not drafted for keeps its root and costs no drafting."""

@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from fovea_core.decode.abreast import Drafts
 from fovea_core.decode.draft import Drafter, DraftRun, watched
 from fovea_core.decode.load import READ, LoadChooser
 from fovea_core.decode.plain import answer_limit
@@ -84,7 +85,7 @@ class Lockstep:
         self, target: Target, drafter: Drafter | None = None, shape: Shape | None = None, chooser: LoadChooser | None = None
     ) -> None:
         self.target, self.drafter, self.shape, self.chooser = target, drafter, shape, chooser
-        self.together, self.lanes = Together(target), []
+        self.together, self.drafts, self.lanes = Together(target), Drafts(), []
 
     @torch.inference_mode()
     def join(self, run: TargetRun, settings: RunSettings) -> Lane:
@@ -117,7 +118,7 @@ class Lockstep:
         return ended
 
     def _draft(self) -> list[Draft] | None:
-        """Everybody's draft, one after the other; None where nobody drafts."""
+        """Everybody's draft; None where nobody drafts."""
         levels = max(lane.room for lane in self.lanes) - 1
         shape = self.shape
         if self.drafter is None or levels < 1:
@@ -127,7 +128,7 @@ class Lockstep:
         if shape is None:
             return None
         shapes = [_within(shape, lane.room - 1) for lane in self.lanes]
-        drafts = [self._propose(lane, mine) for lane, mine in zip(self.lanes, shapes)]
+        drafts = self._propose(shapes)
         return self.chooser.trim_all(drafts, shapes) if self.chooser else drafts
 
     def _owed_ms(self) -> float:
@@ -136,15 +137,19 @@ class Lockstep:
         begin = sum(lane.draft_run is None for lane in self.lanes) * cost.start_ms
         return begin + sum(max(0, lane.untold - READ) for lane in self.lanes) * cost.read_ms
 
-    def _propose(self, lane: Lane, shape: Shape | None) -> Draft:
-        if shape is None:
-            return root_only(lane.ids[-1])
-        if lane.draft_run is None:
-            lane.draft_run = self.drafter.start(lane.run, lane.settings)
-        lane.draft_run.extend(*lane.news())
-        draft = lane.draft_run.propose(shape)
-        check(draft, shape, lane.ids[-1], self.target.vocab_size)
-        return draft
+    def _propose(self, shapes: list[Shape | None]) -> list[Draft]:
+        """Everybody's draft; the root alone where there is no shape."""
+        drafting = [(lane, shape) for lane, shape in zip(self.lanes, shapes, strict=True) if shape]
+        for lane, _ in drafting:
+            if lane.draft_run is None:  # nobody is told what is read here
+                lane.draft_run = self.drafter.start(lane.run, lane.settings.model_copy(update={"detail": "rounds"}))
+        runs = [lane.draft_run for lane, _ in drafting]
+        if runs:
+            self.drafts.extend(runs, [lane.news() for lane, _ in drafting])
+        made = dict(zip(map(id, runs), self.drafts.propose(runs, [shape for _, shape in drafting])))
+        for lane, shape in drafting:
+            check(made[id(lane.draft_run)], shape, lane.ids[-1], self.target.vocab_size)
+        return [made[id(lane.draft_run)] if shape else root_only(lane.ids[-1]) for lane, shape in zip(self.lanes, shapes)]
 
     def _step(self) -> None:
         """A plain step of everybody."""

@@ -82,6 +82,10 @@ class Chooser:
         """Cost in ms of a target forward by its number of rows, 0 .. as many as there may be, with ``load`` requests in it."""
         return self._costs
 
+    def drafting(self, kind: Worth, load: int) -> tuple[float, float]:
+        """What a round of drafting, and a level of it, costs each of ``load`` requests, in ms."""
+        return self.table.round_ms, kind.level_ms
+
     def shape(self, levels: int, load: int = 1, owed_ms: float = 0.0) -> Shape | None:
         """The shape to draft with at most ``levels`` levels in each of ``load`` requests; None where drafting does not pay this
         round. ``owed_ms``: what has to be done once before a draft, in all requests; it is spread over the tokens that they may
@@ -91,7 +95,8 @@ class Chooser:
         best, best_rate = None, MARGIN * load / costs[load]
         for kind in (self.chain, self.tree):
             tokens, nodes = kind.expected(levels)
-            drafting = self.table.round_ms + np.arange(levels + 1) * kind.level_ms
+            round_ms, level_ms = self.drafting(kind, load)
+            drafting = round_ms + np.arange(levels + 1) * level_ms
             spent = load * drafting + np.interp(load * nodes, rows, costs) + owed_ms * tokens / room
             rates = load * tokens / spent
             depth = int(np.argmax(rates[1:])) + 1 if levels else 0

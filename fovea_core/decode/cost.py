@@ -8,7 +8,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate, count
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 
+from fovea_core.decode.abreast import Drafts
 from fovea_core.decode.draft import Drafter, watched
 from fovea_core.settings import RunSettings
 from fovea_core.targets.base import Target, TargetRun
@@ -49,7 +50,7 @@ def measure(target: Target, drafter: Drafter | None) -> CostTable:
     if drafter is None:
         alone = typical_ms([(forward, None) for forward in forwards], forwards[0])
         return CostTable(tokens=sizes, verify_ms=falling(alone), level_ms=0.0)
-    depth, drafting = draft_works(run, drafter)
+    depth, drafting = draft_works([run], drafter)
     works = [(forward, drafting[-1] if size > 1 else forwards[0]) for size, forward in zip(sizes, forwards)]
     works.extend((draft, forwards[-1]) for draft in drafting)
     *verify_ms, round_ms, tree_ms, chain_ms = typical_ms(works, forwards[0])
@@ -68,16 +69,22 @@ def grey_run(target: Target, drafter: Drafter | None = None) -> TargetRun:
     return target.prefill(Image.new("RGB", (96, 64), (128, 128, 128)), "?", watch=watch)
 
 
-def draft_works(run: TargetRun, drafter: Drafter) -> tuple[int, list[Callable[[], object]]]:
-    """A number of levels, and what drafting behind a prefilled run is made of: reading two committed tokens, a tree and a chain
-    of so many levels."""
-    depth = max(1, min(MEASURED_LEVELS, max_depth(drafter), run.target.context - run.next_position - 2))
-    draft_run = drafter.start(run, RunSettings(detail="rounds"))
-    draft_run.extend(*run.first_news(int(run.logits.argmax())))
-    places, states = count(run.next_position + 1, 2), run.hidden[-1:].expand(2, -1)
-    read = lambda: draft_run.extend(torch.tensor([1, 2]), states, torch.tensor([0, 1]) + next(places))  # noqa: E731
+def draft_works(runs: Sequence[TargetRun], drafter: Drafter) -> tuple[int, list[Callable[[], object]]]:
+    """A number of levels, and what drafting behind prefilled runs, all at once, is made of: each reads two committed tokens,
+    and drafts a tree or a chain of so many levels."""
+    room = min(run.target.context - run.next_position for run in runs)
+    depth = max(1, min(MEASURED_LEVELS, max_depth(drafter), room - 2))
+    drafts, mine = Drafts(), [drafter.start(run, RunSettings(detail="rounds")) for run in runs]
+    drafts.extend(mine, [run.first_news(int(run.logits.argmax())) for run in runs])
+    places, tokens = count(0, 2), torch.tensor([1, 2])
+    news = [(run.next_position + 1 + torch.arange(2), run.hidden[-1:].expand(2, -1)) for run in runs]
+
+    def read() -> None:
+        further = next(places)
+        drafts.extend(mine, [(tokens, states, positions + further) for positions, states in news])
+
     shapes = Shape(depth=depth, width=WIDTH, nodes=NODES), Shape(depth=depth, width=1, nodes=depth + 1)
-    return depth, [read, *(partial(draft_run.propose, shape) for shape in shapes)]
+    return depth, [read, *(partial(drafts.propose, mine, [shape] * len(mine)) for shape in shapes)]
 
 
 def falling(costs: list[float]) -> list[float]:

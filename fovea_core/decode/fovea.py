@@ -144,12 +144,11 @@ class FoveaRun:
     @torch.inference_mode()
     def extend(self, tokens: torch.Tensor, states: torch.Tensor, positions: torch.Tensor) -> None:
         """Commit (m,) tokens with the (m, d or more) target states that predicted them, at (m,) position ids (increasing)."""
-        folded = self.folded
         if tokens.shape[0] == 0:
             return
+        folded = self.folded
         device = folded.table.device
-        self.position = positions.tolist()[-1]  # here, where positions still lie on the host
-        folded.cover(self.position + 128 + (0 if self.body.stable else self.ahead))  # once for the whole answer
+        self.cover(positions)
         tokens, positions = tokens.to(device), positions.to(device)
         self.token = tokens[-1:]
         self._append(folded.fuse_target(tokens, states.to(folded.table)), positions)
@@ -157,15 +156,25 @@ class FoveaRun:
 
     def _append(self, x: torch.Tensor, positions: torch.Tensor) -> None:
         """Commit (m, d) fused items at (m,) position ids; the last one's state is the root's."""
-        body, m = self.body, x.shape[0]
-        body.drop_speculative()
-        body.reserve(m if body.stable else m + self.ahead)  # once for the whole answer, so that the cache stays where it is
-        mask = None
-        if m > 1:  # row i sees the prefix and the new items up to itself
-            later = torch.full((m, m), -math.inf, device=x.device, dtype=x.dtype).triu_(1)
-            mask = torch.cat((later.new_zeros(m, body.stable), later), 1)
-        self.root = body.forward(x, self.folded.turn(positions), mask)[-1:]
-        body.keep()
+        self.make_room(x.shape[0])
+        self.root = self.body.forward(x, self.folded.turn(positions), self.behind(x.shape[0]))[-1:]
+        self.body.keep()
+
+    def cover(self, positions: torch.Tensor) -> None:
+        """Note (m,) position ids of tokens that are about to be committed, here, where they still lie on the host."""
+        self.position = positions.tolist()[-1]
+        self.folded.cover(self.position + 128 + (0 if self.body.stable else self.ahead))  # once for the whole answer
+
+    def make_room(self, m: int) -> None:
+        """Drop what was drafted, and make room for ``m`` committed items."""
+        self.body.drop_speculative()
+        self.body.reserve(m if self.body.stable else m + self.ahead)  # once for the answer, so that the cache stays in place
+
+    def behind(self, m: int) -> torch.Tensor | None:
+        """(m, stable + m) mask of new items: each sees the prefix and the new ones up to itself; None for a single one."""
+        like = self.folded.table
+        later = torch.full((m, m), -math.inf, device=like.device, dtype=like.dtype).triu_(1)
+        return torch.cat((later.new_zeros(m, self.body.stable), later), 1) if m > 1 else None
 
     def _level(self, tokens: torch.Tensor, normed: torch.Tensor, depth: int, mask: torch.Tensor | None) -> torch.Tensor:
         """(m, d) states of (m,) drafted tokens of one depth below parents with (m or 1, d) ``normed`` states."""

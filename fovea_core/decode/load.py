@@ -14,7 +14,7 @@ from itertools import count
 import numpy as np
 import torch
 
-from fovea_core.decode.choose import Chooser, verify_costs
+from fovea_core.decode.choose import Chooser, Worth, verify_costs
 from fovea_core.decode.cost import NODES, SIZES, draft_works, falling, grey_run, typical_ms
 from fovea_core.decode.draft import Drafter
 from fovea_core.decode.tree import Draft
@@ -36,8 +36,8 @@ TIME_LIMIT_S = 4.0
 @dataclass(frozen=True)
 class LoadCost:
     """Measured cost: a table of decode.cost by rows of the target's forward for each number of requests in it, the smallest
-    first; what drafting costs is the same in all. ``start_ms``: making a request's drafter, its visual memory included, before
-    its first draft; ``read_ms``: each token that it reads beyond the usual READ."""
+    first; its drafting is what each of so many requests pays where they draft together. ``start_ms``: making a request's
+    drafter, its visual memory included, before its first draft; ``read_ms``: each token that it reads beyond the usual READ."""
 
     tables: dict[int, CostTable]
     start_ms: float = 0.0
@@ -48,13 +48,22 @@ class LoadCost:
 
         Between measured loads it is interpolated at the same number of rows; beyond the last one that counts.
         """
+        return self._between(load, lambda table: verify_costs(table, rows))
+
+    def drafting(self, load: int, width: int) -> tuple[float, float]:
+        """What a round of drafting, and a level of it, costs each of ``load`` requests, in ms; between loads as above."""
+        chain = lambda table: table.level_ms if table.chain_level_ms is None else table.chain_level_ms  # noqa: E731
+        level_ms = self._between(load, chain if width == 1 else lambda table: table.level_ms)
+        return self._between(load, lambda table: table.round_ms), level_ms
+
+    def _between(self, load: int, price: Callable[[CostTable], np.ndarray | float]):
         loads = list(self.tables)
         above = next((known for known in loads if known >= load), loads[-1])
         below = next((known for known in reversed(loads) if known <= load), loads[0])
-        high = verify_costs(self.tables[above], rows)
+        high = price(self.tables[above])
         if above == below:
             return high
-        low, share = verify_costs(self.tables[below], rows), (load - below) / (above - below)
+        low, share = price(self.tables[below]), (load - below) / (above - below)
         return low + share * (high - low)
 
 
@@ -73,6 +82,10 @@ class LoadChooser(Chooser):
             self._by_load[load] = self.cost.of(load, np.arange(load * (NODES + self.levels) + 1))
         return self._by_load[load]
 
+    def drafting(self, kind: Worth, load: int) -> tuple[float, float]:
+        """See Chooser.drafting."""
+        return self.cost.drafting(load, kind.width)
+
     def trim_all(self, drafts: list[Draft], shapes: list[Shape | None]) -> list[Draft]:
         """Of the drafts asked for as ``shapes``, one a request, the nodes that maximise expected tokens / expected cost of the
         round, closed under parents. A request without a shape was not drafted for and has its root only."""
@@ -82,8 +95,9 @@ class LoadChooser(Chooser):
         node = np.concatenate([np.arange(1, draft.size) for draft in drafts])
         order = np.lexsort((node, -below))
         tokens = load + np.concatenate([[0.0], np.cumsum(below[order])])  # by number of nodes below the roots
-        levels = [(self.chain if shape.width == 1 else self.tree).level_ms * shape.depth for shape in shapes if shape]
-        spent = sum(levels) + len(levels) * self.table.round_ms
+        asked = [shape for shape in shapes if shape]
+        prices = [self.cost.drafting(len(asked), shape.width) for shape in asked]
+        spent = sum(round_ms + level_ms * shape.depth for (round_ms, level_ms), shape in zip(prices, asked))
         taken = order[: int(np.argmax(tokens / (spent + self.costs(load)[load : load + len(tokens)])))]
         return [
             draft if shape is None else self.keep(draft, shape, node[taken[owner[taken] == number]], estimates[number])
@@ -100,7 +114,7 @@ class LoadChooser(Chooser):
 def measure_load(target: Target, drafter: Drafter, loads: tuple[int, ...] = LOADS) -> LoadCost:
     """Time target forwards with 1 to 8 requests in them over up to MOST_ROWS rows, and the drafter's work, on a grey picture;
     about five seconds for a small model. Measured in turns, see decode.cost.typical_ms."""
-    works, keys = [], []
+    works, keys, drafting = [], [], []
     for load in loads:
         together = Together(target)
         for _ in range(load):
@@ -109,16 +123,26 @@ def measure_load(target: Target, drafter: Drafter, loads: tuple[int, ...] = LOAD
         for size in [size for size in SIZES if size < room and size * load <= max(MOST_ROWS, load)] or [1]:
             works.append(partial(_forward, together, size))
             keys.append((load, size))
-    depth, draft = draft_works(grey_run(target, drafter), drafter)
-    timed = [(forward, draft[-1] if size > 1 else forward) for forward, (_, size) in zip(works, keys)]
-    before = [(work, works[-1]) for work in (*draft, *_begin_works(grey_run(target, drafter), drafter))]
-    *forwards_ms, round_ms, tree_ms, chain_ms, start_ms, long_ms = typical_ms([*timed, *before], works[0], TIME_LIMIT_S)
-    drafting = {"level_ms": tree_ms / depth, "chain_level_ms": chain_ms / depth, "round_ms": round_ms}
+        depth, mine = draft_works([grey_run(target, drafter) for _ in range(load)], drafter)
+        drafting += mine
+    timed = [(forward, drafting[-1] if size > 1 else forward) for forward, (_, size) in zip(works, keys)]
+    begin = _begin_works(grey_run(target, drafter), drafter)
+    timed += [(work, works[-1]) for work in (*drafting, *begin)]
+    *measured, start_ms, long_ms = typical_ms(timed, works[0], TIME_LIMIT_S)
+    forwards_ms, drafting_ms = measured[: len(works)], iter(measured[len(works) :])
     tables = {}
     for load in loads:
+        round_ms, tree_ms, chain_ms = (next(drafting_ms) / load for _ in range(3))
         mine = [(load * size, ms) for (other, size), ms in zip(keys, forwards_ms) if other == load]
-        tables[load] = CostTable(tokens=[rows for rows, _ in mine], verify_ms=falling([ms for _, ms in mine]), **drafting)
-    return LoadCost(tables, start_ms, max(0.0, long_ms - round_ms) / (LONG - READ))
+        tables[load] = CostTable(
+            tokens=[rows for rows, _ in mine],
+            verify_ms=falling([ms for _, ms in mine]),
+            level_ms=tree_ms / depth,
+            chain_level_ms=chain_ms / depth,
+            round_ms=round_ms,
+        )
+    first = tables[loads[0]].round_ms
+    return LoadCost(tables, start_ms, max(0.0, long_ms - first) / (LONG - READ))
 
 
 def _begin_works(run: TargetRun, drafter: Drafter) -> tuple[Callable[[], object], Callable[[], object]]:

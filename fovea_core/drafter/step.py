@@ -106,6 +106,20 @@ class FoldedDrafter:
         rows = self.table.index_select(0, tokens)
         return rows if self.folds_vocabulary else self.token_half(rows)
 
+    def mixed(self, block: FoldedBlock, x: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
+        """Queries, keys and values of a block's (m, d) input, the first two turned: (m, heads + 2 kv_heads, head_dim)."""
+        heads = self.config.heads + self.config.kv_heads
+        mixed = block.qkv(self.norm(x, block.input_scale)).view(x.shape[0], -1, self.config.head_dim)
+        _turn(mixed[:, :heads].unflatten(-1, (-1, 2)), turn)
+        return mixed
+
+    def after(self, block: FoldedBlock, x: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        """The rest of a block behind its attention's (m, heads head_dim) ``context``: (m, d)."""
+        x = x + block.out(context)
+        both = block.gate_up(self.norm(x, block.post_scale))
+        width = self.config.intermediate_size
+        return x + block.down(F.silu(both[:, :width]).mul_(both[:, width:]))
+
     def turn(self, positions: torch.Tensor) -> torch.Tensor:
         """Rotary factors at (m,) position ids: (m, 1, head_dim / 2) complex64."""
         return self.turns.index_select(0, positions)
@@ -136,7 +150,7 @@ class Body:
         self.folded, self.stable, self.used = folded, 0, 0
         config = folded.config
         self.heads, self.kv_heads, self.head_dim = config.heads, config.kv_heads, config.head_dim
-        self.group, self.width = config.heads // config.kv_heads, config.intermediate_size
+        self.group = config.heads // config.kv_heads
         like = folded.table
         self.caches = [like.new_zeros(2, self.kv_heads, capacity, self.head_dim) for _ in folded.blocks]
 
@@ -162,19 +176,20 @@ class Body:
         """
         start, m = self.used, x.shape[0]
         end = self.used = start + m
+        for number, weights in enumerate(self.folded.blocks):
+            mixed = self.folded.mixed(weights, x, turn)
+            x = self.folded.after(weights, x, self.context(number, mixed, start, end, mask))
+        return x
+
+    def context(self, number: int, mixed: torch.Tensor, start: int, end: int, mask: torch.Tensor | None) -> torch.Tensor:
+        """(m, heads head_dim) what items start .. end attend to in block ``number``; ``mixed`` (m, heads + 2 kv_heads,
+        head_dim): their turned queries and keys, and values, of which the latter two go into the cache."""
+        cache = self.caches[number]
         if mask is not None and self.group > 1:
             mask = mask.repeat(self.group, 1)
-        for weights, cache in zip(self.folded.blocks, self.caches):
-            mixed = weights.qkv(self.folded.norm(x, weights.input_scale)).view(m, -1, self.head_dim)
-            turned = mixed[:, : self.heads + self.kv_heads].unflatten(-1, (-1, 2))
-            _turn(turned, turn)
-            stored = mixed[:, self.heads :].view(m, 2, self.kv_heads, self.head_dim)
-            cache[:, :, start:end].copy_(stored.permute(1, 2, 0, 3))
-            context = self._attend(mixed[:, : self.heads], cache[0, :, :end], cache[1, :, :end], mask)
-            x = x + weights.out(context)
-            both = weights.gate_up(self.folded.norm(x, weights.post_scale))
-            x = x + weights.down(F.silu(both[:, : self.width]).mul_(both[:, self.width :]))
-        return x
+        stored = mixed[:, self.heads :].view(end - start, 2, self.kv_heads, self.head_dim)
+        cache[:, :, start:end].copy_(stored.permute(1, 2, 0, 3))
+        return self._attend(mixed[:, : self.heads], cache[0, :, :end], cache[1, :, :end], mask)
 
     def _attend(self, queries, keys, values, mask) -> torch.Tensor:
         """(m, heads, head_dim) queries over (kv_heads, L, head_dim) keys and values: (m, heads head_dim)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -113,3 +114,33 @@ class FoldedMemory:
         shift = own.f_last(hidden[:, :width]) + own.f_bias
         gate = torch.sigmoid(torch.addmm(own.g_bias, hidden[:, width:], own.g_last))
         return torch.addcmul(states, gate, shift), gate, shift
+
+
+class StackedMemory:
+    """The folded memories of L pictures side by side, for states of each: as long as the longest, padding scores -inf.
+
+    ``n_valid`` (L, 1).
+    """
+
+    def __init__(self, memories: Sequence[FoldedMemory]) -> None:
+        first, most = memories[0], max(memory.entries.shape[0] for memory in memories)
+        missing = [most - memory.entries.shape[0] for memory in memories]
+        self.correction, self.size, self.eps = first.correction, first.size, first.eps
+        self.ask = torch.stack([F.pad(memory.ask, (0, gap)) for memory, gap in zip(memories, missing)])
+        self.rows = torch.stack([F.pad(memory.rows, (0, gap), value=-math.inf) for memory, gap in zip(memories, missing)])
+        self.from_entry = torch.stack([F.pad(memory.from_entry, (0, 0, 0, gap)) for memory, gap in zip(memories, missing)])
+        self.n_valid = torch.stack([memory.n_valid for memory in memories])[:, None]
+
+    def scores(self, states: torch.Tensor, depth: int) -> torch.Tensor:
+        """Eq 4 for (L, m, d) states of one depth: (L, m, n)."""
+        normed = F.layer_norm(states, (self.size,), eps=self.eps)
+        return torch.baddbmm(self.rows[:, depth, None], normed, self.ask)
+
+    def correct(self, states: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """Eq 7-9: (L, m, d) states and (L, m, n) weights to h + g c."""
+        own, width = self.correction, self.correction.width
+        from_state = own.from_state(states.flatten(0, 1)).unflatten(0, states.shape[:2])
+        hidden = F.silu(torch.baddbmm(from_state, weights, self.from_entry)).flatten(0, 1)  # (L m, 2 width)
+        gate = torch.sigmoid(torch.addmm(own.g_bias, hidden[:, width:], own.g_last))
+        shift = own.f_last(hidden[:, :width]) + own.f_bias
+        return torch.addcmul(states, gate.unflatten(0, states.shape[:2]), shift.unflatten(0, states.shape[:2]))
