@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -99,8 +100,6 @@ def bench_table2(
     as_json: JsonFile = None,
 ) -> None:
     """Drafters trained on the same answers for as long: FOVEA, its twin, rivals, ablations; what is not trained is no row."""
-    from functools import partial
-
     from fovea_core.bench.policies import SEEDS
     from fovea_core.bench.report import print_policies
     from fovea_core.bench.table2 import bench_table2 as measure
@@ -137,8 +136,6 @@ def bench_load(
     as_json: JsonFile = None,
 ) -> None:
     """Decode 1 to 8 requests in lock-step, and bursts of them: the draft chosen by cost against every fixed shape."""
-    from functools import partial
-
     from fovea_core.bench.load import SEEDS, bench_load
     from fovea_core.bench.report_load import print_load
 
@@ -149,13 +146,14 @@ def bench_load(
 def bench_questions(
     context: typer.Context,
     seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Seeds of the pictures, B not included.")] = None,
+    target: Annotated[str, typer.Option(help="builtin, or a folder that train-target wrote.")] = "builtin",
     as_json: JsonFile = None,
 ) -> None:
-    """Put every short question of drawn pictures to the embedded target: how many are right, by what was asked."""
+    """How much a target of the drawn world answers right: long answers, and every short question by what was asked."""
     from fovea_core.bench.questions import SEEDS, print_questions
     from fovea_core.bench.questions import bench_questions as measure
 
-    _measure(context, measure, print_questions, seeds, SEEDS, as_json)
+    _measure(context, partial(measure, target=target), print_questions, seeds, SEEDS, as_json)
 
 
 @bench_app.command("page")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fovea_core.bench.questions as bench
+from fovea_core.bench.workloads import draw_case
 from fovea_core.train.data import Sample, draw
 from fovea_core.train.learner import TargetRecipe
 from fovea_core.train.packing import pick_questions
@@ -53,11 +54,13 @@ def test_a_share_of_the_pictures_is_only_looked_up():
 
 @pytest.mark.parametrize("right", [True, False])
 def test_answers_are_counted_by_question(monkeypatch, right):
-    """A target that is always right, or always wrong, and all of a picture's short questions asked once."""
-    seeds, answers = range(9_700_000, 9_700_003), []
+    """A target that is always right, or always wrong: all of a picture's short questions are asked once, and a long one."""
+    seeds, answers, count = range(9_700_000, 9_700_003), [], 0
     for seed in seeds:
-        shorts = [q for q in make_picture(KINDS[seed % 3], seed, scale=0.25).questions if q.type == "short"]
-        answers += [(q.question, q.answer) for q in shorts]
+        case = draw_case(seed, 0.25)
+        shorts = [q for q in case.picture.questions if q.type == "short"]
+        answers += [(q.question, q.answer) for q in (*shorts, case.long)]
+        count += len(shorts)
     waiting = iter(answers)
 
     def answer(target, image, question, settings):
@@ -68,8 +71,11 @@ def test_answers_are_counted_by_question(monkeypatch, right):
     monkeypatch.setattr(bench, "decode_plain", answer)
     result = bench.ask_all(toy_target(), seeds, scale=0.25)
     rows = [row for kind in result["sorts"].values() for row in kind.values()]
-    assert sum(asked for _, asked in rows) == len(answers) and next(waiting, None) is None
-    assert sum(hits for hits, _ in rows) == (len(answers) if right else 0)
+    assert sum(asked for _, asked in rows) == count and next(waiting, None) is None
+    assert sum(hits for hits, _ in rows) == (count if right else 0)
+    for scores in result["long"].values():
+        assert set(scores) == set(bench.LONG) and scores["characters"][1] > 40
+        assert all(hits == (asked if right else 0) for hits, asked in scores.values())
     for kind, asked in result["kinds"].items():
         assert set(result["sorts"][kind]) == {bench.LOOKUP, bench.PLACE}
         assert sum(count for _, count in asked.values()) == sum(count for _, count in result["sorts"][kind].values())
