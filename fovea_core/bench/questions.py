@@ -14,7 +14,6 @@ from fovea_core.bench.workloads import draw_case
 from fovea_core.decode.plain import decode_plain
 from fovea_core.settings import RunSettings
 from fovea_core.targets.base import Target
-from fovea_core.terminal import say
 from fovea_core.worksite.naming import looks_up, template
 from fovea_core.worksite.words import KINDS
 
@@ -81,15 +80,13 @@ def _add(tally: list[int], score: tuple[int, int]) -> None:
 
 def print_questions(result: dict, console: Console | None = None) -> None:
     """The result as a table, most asked first."""
-    for kind, scores in result["long"].items():
-        said = ", ".join(f"{100 * right / asked:.0f} % of {name}" for name, (right, asked) in scores.items() if asked)
-        say(console or Console(), f"{kind}, long answers: {said or 'nothing asked'}")
-    table = Table(title=f"short answers, seeds {result['workload']['seeds']}", title_justify="left")
+    table = Table(title=f"answers, seeds {result['workload']['seeds']}", title_justify="left")
     for name, justify in (("kind", "left"), ("question", "left"), ("right", "right"), ("asked", "right"), ("share", "right")):
         table.add_column(name, justify=justify)
     for kind, asked in result["kinds"].items():
-        rows = [*sorted(asked.items(), key=lambda row: -row[1][1]), *result["sorts"][kind].items()]
+        long = {f"{name} of a long answer": scores for name, scores in result["long"][kind].items()}
+        rows = [*sorted(asked.items(), key=lambda row: -row[1][1]), *result["sorts"][kind].items(), *long.items()]
         for text, (right, count) in rows:
-            style = "bold" if text in (LOOKUP, PLACE) else None
+            style = None if text in asked else "bold"
             table.add_row(kind, text, str(right), str(count), f"{100 * right / count:.0f} %" if count else "-", style=style)
     put_table(table, console)

@@ -19,7 +19,8 @@ from fovea_core.trace.fold import fold
 from fovea_core.trace.laws import checked
 from fovea_core.trace.reads import MOST_SHOWN, SHOWN, own_reader
 from tests.sample_traces import sample_lines
-from tests.ui.test_player import change, settle, without_reads
+from tests.ui.test_player import change, settle
+from tests.ui.test_player_around import without_reads
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("one_thread")]
 END = {"at": "end"}
