@@ -20,8 +20,8 @@ test: $(VENV)/.dev
 traces: $(VENV)/.app
 	$(VENV)/bin/python -m fovea_core record-examples
 
-# Measures every committed figure with the weights in assets, and writes those of docs, README and model card: half an hour of a
-# machine with nothing else to do.
+# Measures what is committed with the weights in assets, and writes the figures of docs, README and model card: half an hour of a
+# machine with nothing else to do. Rows of table 2 whose weights are not shipped go (docs/RESULTS.md has their commands).
 results: $(VENV)/.dev
 	scripts/chromium.sh
 	$(VENV)/bin/python -m app.lab --measure

@@ -10,7 +10,6 @@ bar') is then one step for the language model instead of two.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -111,9 +110,8 @@ def _orders(kind: str, spec: dict) -> dict[str, tuple[int, int]]:
     across = {what: {f"{what}{n}": s["x"] for n, s in enumerate(spec.get(f"{what}s", ()), 1)} for what in ("worker", "object")}
     everyone = _ranks(across["worker"] | across["object"])
     like = _ranks(across["worker"]) | _ranks(across["object"])
-    return {name: (everyone[name], like[name]) for name in everyone}
+    return {name: (rank, like[name]) for name, rank in everyone.items()}
 
 
 def _ranks(values: dict[str, float]) -> dict[str, int]:
-    ordered: Iterable[str] = sorted(values, key=lambda name: values[name])
-    return {name: rank for rank, name in enumerate(ordered, 1)}
+    return {name: rank for rank, name in enumerate(sorted(values, key=values.get), 1)}
