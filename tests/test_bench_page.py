@@ -30,16 +30,20 @@ def test_a_lengthened_trace_is_lawful_and_as_long_as_asked():
         assert wanted.get("tokens", 0) <= len(summary.ids) <= wanted.get("tokens", 10**6) + 20
 
 
-def test_bytes_are_those_between_the_picture_and_the_end():
+@pytest.mark.parametrize("waits", [0, 30])
+def test_bytes_are_those_of_the_runs_events_and_its_end(waits):
+    """However long the model took to load."""
     messages = [
         "a" * 10,
         "fovea-trace" + "b" * 90,
+        *["Loading the model"] * waits,
+        '\\"kind\\":\\"run_started\\"',
         "c" * 18,
         '\\"kind\\":\\"finished\\"',
         "heartbeat",
         "process_completed Done: x",
     ]
-    assert _bytes_of_rounds(messages) == 20 + len(messages[3]) + 2 + len(messages[5]) + 2
+    assert _bytes_of_rounds(messages) == sum(len(message) + 2 for message in [*messages[-5:-2], messages[-1]])
 
 
 def test_without_playwright_one_sentence_says_what_to_install(monkeypatch, capsys):

@@ -2,8 +2,9 @@
 
 Keys: ``event_p50_ms``, ``event_p95_ms``: from the moment the engine decided an event to the frame that was painted after the
 player took its line, live runs of the embedded model; ``bytes_per_round``: of a live run's stream with the default tree, the
-picture left out; ``scrub_ms``: script and forced layout of one scrub step of a 500-token trace, median; ``export_kb``: a
-standalone page of 100 steps without its picture; ``gallery_visible_s``: from the start of the process to a gallery on screen.
+picture and the wait for the model left out; ``scrub_ms``: script and forced layout of one scrub step of a 500-token trace,
+median; ``export_kb``: a standalone page of 100 steps without its picture; ``gallery_visible_s``: from the start of the process
+to a gallery on screen.
 """
 
 from __future__ import annotations
@@ -194,12 +195,13 @@ def _events(log: Path) -> list[list]:
 
 
 def _bytes_of_rounds(messages: list[str]) -> int:
-    """Bytes of the messages from after the picture's to the end of the run, and of the last one, which closes the stream."""
+    """Bytes of the messages from the run's first event to its last, and of the one that closes the stream: the picture and the
+    wait for a model, which is as long as the machine is slow, are no round's."""
     sizes = [len(message.encode("utf-8")) + 2 for message in messages]
-    header = next(place for place, message in enumerate(messages) if "fovea-trace" in message)
+    started = next(place for place, message in enumerate(messages) if '\\"kind\\":\\"run_started\\"' in message)
     finished = next(place for place, message in enumerate(messages) if '\\"kind\\":\\"finished\\"' in message)
     closing = next(place for place, m in enumerate(messages) if "process_completed" in m and "Done:" in m)
-    return sum(sizes[header + 1 : finished + 1]) + sizes[closing]
+    return sum(sizes[started : finished + 1]) + sizes[closing]
 
 
 def _scrub(browser, folder: Path, trace: Trace, steps: int) -> float:
