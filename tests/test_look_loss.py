@@ -8,12 +8,16 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fovea_core.drafter.rival import LOOKED
 from fovea_core.train.looks import look_loss
 from fovea_core.train.samples import collate, load_samples
 from fovea_core.train.twin import Twin, truth_of
 from fovea_core.train.variants import ROWS
-from tests.rival_toys import tapped_target, viewed_artifacts
+from fovea_core.train.views import AIMED, most_of
+from tests.rival_toys import given_answers, tapped_target, viewed_artifacts
+from tests.test_looking import captured_attention
 from tests.test_train_lab import RECIPE
+from tests.toys import toy_picture
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -45,7 +49,7 @@ def test_a_taught_read_learns_the_targets_look_entry_by_entry(target, artifacts)
             continue
         asked = memory.weights.query(memory.weights.norm_h(states[b, s, a]) + memory.weights.depth[s])
         scores = (memory.keys[b] @ asked / target.hidden_size**0.5).masked_fill(~batch.valid[b], -math.inf)
-        written.append(-float(torch.softmax(scores, -1)[batch.view.looked[b, said]].sum().log().detach()))
+        written.append(-float(torch.softmax(scores, -1)[batch.view.aimed[b, said]].sum().log().detach()))
     torch.testing.assert_close(got, torch.tensor(written))
     assert 0 < sum(loss == 0 for loss in written) < len(written)
 
@@ -58,8 +62,45 @@ def test_a_taught_read_learns_the_targets_look_entry_by_entry(target, artifacts)
             optimizer.step()
         taught.append(float(loss.detach()))
     assert taught[-1] < 0.8 * taught[0]
+    assert torch.equal(batch.view.aimed, batch.view.looked)  # of a target without a taught head
+    fewer = batch.view.aimed.clone()
+    fewer[..., 1:] = -1  # the first one only
+    memory = twin.drafter.remember(batch.features, batch.valid)
+    one = look_loss(memory, states, depth, replace(batch, view=replace(batch.view, aimed=fewer)), truth.rows)
+    same = look_loss(memory, states, depth, replace(batch, view=replace(batch.view, aimed=fewer[..., :1])), truth.rows)
+    torch.testing.assert_close(one, same)
     with pytest.raises(ValueError, match="make them with views"):
         look_loss(memory, states, depth, replace(batch, view=None), truth.rows)
+
+
+@torch.inference_mode()
+def test_reads_are_aimed_where_a_taught_head_looks(tmp_path):
+    """The entries with most of that head's attention until they hold AIMED of it; other views stay what they were."""
+    layer, head = 2, 1
+    taught = tapped_target()
+    taught.image = taught.image.model_copy(update={"look_head": (layer, head)})
+    batch = collate(load_samples(viewed_artifacts(taught, tmp_path))[0])
+    counts = set()
+    for row, (picture, question, answer) in enumerate(given_answers(taught)):
+        valid = taught.prompt(toy_picture(picture), question).valid
+        for base in range(len(answer) - 1):
+            attention = captured_attention(taught, toy_picture(picture), answer[:base], question)[layer][head]
+            masses = attention[batch.view.at[row]] * valid
+            masses, mine = masses / masses.sum(), batch.view.aimed[row, base]
+            mine = mine[mine >= 0]
+            best = masses.sort(descending=True).values[: len(mine)]
+            torch.testing.assert_close(masses[mine], best, atol=1e-4, rtol=1e-3)
+            assert len(mine) == LOOKED or best.sum() >= AIMED - 1e-4
+            assert best[:-1].sum() < AIMED + 1e-4
+            counts.add(len(mine))
+    assert counts and not torch.equal(batch.view.aimed, batch.view.looked)
+
+
+def test_most_of_masses_ends_where_the_share_is_reached():
+    masses = torch.tensor([[0.5, 0.1, 0.4, 0.0], [0.95, 0.05, 0.0, 0.0], [0.25, 0.26, 0.24, 0.25]])
+    assert most_of(masses, 3, 0.9).tolist()[:2] == [[0, 2, -1], [0, -1, -1]]
+    assert sorted(most_of(masses, 3, 0.9)[2].tolist()) != [-1] * 3 and most_of(masses, 3, 0.9)[2].min() >= 0
+    assert most_of(masses, 9, 1.0).shape == (3, 4)
 
 
 def test_a_weight_of_looks_is_all_that_the_taught_row_changes(target, artifacts):

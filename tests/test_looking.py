@@ -29,7 +29,7 @@ def target(request):
     return toy_target() if request.param == "toy" else tiny(request.param)
 
 
-def captured_attention(target, image, ids) -> dict[int, torch.Tensor]:
+def captured_attention(target, image, ids, question=QUESTION) -> dict[int, torch.Tensor]:
     """(heads, T) per watched layer: the softmax weights of the last token, from eager attention over prompt and ``ids``."""
     found, backbone = {}, target.backbone
     before = backbone.attention
@@ -39,7 +39,7 @@ def captured_attention(target, image, ids) -> dict[int, torch.Tensor]:
         for n, layer in enumerate(backbone.layers)
     ]
     try:
-        target.prefill(image, QUESTION, ids)
+        target.prefill(image, question, ids)
     finally:
         backbone.attention = before
         for hook in hooks:

@@ -325,6 +325,19 @@ def test_damaged_settings_are_one_sentence(folder, tmp_path, name, content):
     assert "\n" not in str(caught.value)
 
 
+def test_a_look_head_is_one_of_the_models(folder, tmp_path):
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    settings = {"image_size": 32, "cells": 4}
+    for head, match in (([1, 1], None), ([99, 0], "layer 99, head 0"), ([0, 99], "layer 0, head 99"), ([-1, 0], "look_head")):
+        (tmp_path / "fovea_target.json").write_text(json.dumps(settings | {"look_head": head}))
+        if match is None:
+            assert load_llava(tmp_path).image.look_head == tuple(head)
+        else:
+            with pytest.raises(TargetError, match=match):
+                load_llava(tmp_path)
+
+
 def test_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)

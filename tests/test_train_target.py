@@ -146,6 +146,8 @@ def test_a_training_goes_on_from_finished_weights(tokenizer_file, shards, tmp_pa
     begun.step()
     begun.save()
     again = target.export_target(begun.checkpoint, tokenizer_file, tmp_path / "u")
+    told = [json.loads((folder / "fovea_target.json").read_text()).get("look_head") for folder in (out, again)]
+    assert told == [None, [begun.learner.look_layer, 0]]  # taught since it goes on
     record = json.loads((again / "training.json").read_text())
     assert record["pictures_seen"] == TINY.batch and record["before"] == json.loads((out / "training.json").read_text())
     with pytest.raises(ValueError, match="layers differ"):

@@ -78,7 +78,8 @@ class View:
 
     features (B, N, d), valid (B, N) bool; at (B, N) int64: position ids of the image tokens; attended (B, N): where the target
     looked at the end of the prompt; cells (B, layers, C, d), present (B, C) bool: its states at the picture, pooled, in some
-    layers; looked (B, A, entries) int64: image tokens on which it looked when it predicted each base's token;
+    layers; looked (B, A, entries) int64: image tokens on which it looked when it predicted each base's token; aimed, the same,
+    where a read is to fall (train.views), -1 for none;
     states (B, T, d or more), base (B, A): the items' states and, for each base, the last item that it may know.
     """
 
@@ -89,6 +90,7 @@ class View:
     cells: Tensor | None = None
     present: Tensor | None = None
     looked: Tensor | None = None
+    aimed: Tensor | None = None
     states: Tensor | None = None
     base: Tensor | None = None
 

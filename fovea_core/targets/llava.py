@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 from tokenizers import Tokenizer
 from transformers import LlavaForConditionalGeneration
 
@@ -24,10 +24,11 @@ from fovea_core.thin import thin
 
 
 class ImageSettings(BaseModel):
-    """``fovea_target.json``: how a picture becomes pixels. Keys that say how the target was made are left alone.
+    """``fovea_target.json``: how a picture becomes pixels, which head looks. Keys that say how it was made are left alone.
 
     image_size: side of the square input in px; cells: side of its grid of image tokens; mean, std: of pixel values in 0..1;
-    fill: grey value of the padding.
+    fill: grey value of the padding; look_head: layer and head that were taught to look at what the next token states
+    (train/grounding.py), None where none was.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -37,6 +38,7 @@ class ImageSettings(BaseModel):
     mean: float = 0.5
     std: float = Field(0.5, gt=0)
     fill: int = Field(128, ge=0, le=255)
+    look_head: tuple[NonNegativeInt, NonNegativeInt] | None = None
 
 
 class LlavaTarget(Target):
@@ -57,6 +59,11 @@ class LlavaTarget(Target):
         config, image = model.config, image or ImageSettings()
         if config.text_config.model_type != "llama":
             raise TargetError(f"a LLaVA over {config.text_config.model_type} is not supported yet: only over llama.")
+        heads = config.text_config.num_hidden_layers, config.text_config.num_attention_heads
+        if image.look_head and not all(mine < count for mine, count in zip(image.look_head, heads)):
+            raise TargetError(
+                f"look_head is layer {image.look_head[0]}, head {image.look_head[1]}, and the model has none such."
+            )
         self.model, self.image = model.eval(), image
         tokenizer.encode_special_tokens = True  # typed control tokens stay ordinary text
         self._bos, self._ask, self._answer, eos, placeholder = (

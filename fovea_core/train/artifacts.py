@@ -59,7 +59,7 @@ def make_artifacts(
     worker, out = BatchTarget(target, views), Path(out)
     out.mkdir(parents=True, exist_ok=True)
     facts = {
-        "format": 2,
+        "format": 3,
         "target_id": target.id,
         "target_fingerprint": target.fingerprint,
         "shard": shard,

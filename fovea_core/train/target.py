@@ -234,8 +234,9 @@ def export_target(checkpoint: Path, tokenizer_file: Path, out: Path) -> Path:
         old.unlink()
     learner.model.half().save_pretrained(out, max_shard_size="9MB")
     shutil.copy(tokenizer_file, out / "tokenizer.json")
-    (out / "fovea_target.json").write_text(json.dumps(PREPROCESSING, indent=1) + "\n")
     progress = Progress(**saved["progress"])
+    taught = {"look_head": [learner.look_layer, 0]} if saved["recipe"]["look_weight"] else {}
+    (out / "fovea_target.json").write_text(json.dumps(PREPROCESSING | taught, indent=1) + "\n")
     record = {"recipe": saved["recipe"], "pictures_seen": progress.seen, "seconds": round(progress.seconds)}
     if progress.before is not None:
         record["before"] = progress.before

@@ -4,7 +4,8 @@ picture. Noted of given answers of a LLaVA, whose pictures are all one grid of a
 In a shard: ``at`` (N,) position ids of the image tokens, the same for all; per picture ``cells`` (layers, C, d) half, the
 target's states at it as they enter the watched layers, pooled, and ``present`` (C,) bool; per sample ``attended`` (N,) half,
 where it looked at the end of the prompt; ``looked`` (A, LOOKED) int16, where it looked most when it predicted each answer token
-but the last.
+but the last; ``aimed`` (A, LOOKED) int16, where a read is to fall that drafts this token (train.looks): what a head that was
+taught to look at it looked at most, -1 behind the first AIMED of its mass; of a target without such a head as ``looked``.
 """
 
 from __future__ import annotations
@@ -20,17 +21,20 @@ from fovea_core.memory.rivals import vote
 from fovea_core.train.asked import Asked
 from fovea_core.train.worker import BatchCache, BatchTarget
 
-VIEW_NAMES = ("at", "cells", "present", "attended", "looked")
+VIEW_NAMES = ("at", "cells", "present", "attended", "looked", "aimed")
+#: Share of a taught head's mass that counts as looked at.
+AIMED = 0.9
 
 
 @dataclass(frozen=True)
 class Looks:
-    """What a rival may be given of one answer: at (N,); attended (N,); looked (A, LOOKED); cells (1, layers, C, d) and
+    """What a rival may be given of one answer: at (N,); attended (N,); looked, aimed (A, LOOKED); cells (1, layers, C, d) and
     present (1, C) with the first answer of a picture, (0, ...) with the others."""
 
     at: Tensor
     attended: Tensor
     looked: Tensor
+    aimed: Tensor
     cells: Tensor
     present: Tensor
 
@@ -63,6 +67,7 @@ def note_looks(
     valid = torch.stack([one.prompt.valid for one in asked]).to(target.device)  # (rows, N)
     positions = behind[:, None] + torch.arange(target.entered[target.watched[0]].shape[1], device=target.device)
     masses = target.masses(cache, positions, slots, valid)  # (rows, n, watched, N)
+    aims = most_of(target.aims(cache, positions, slots, valid), LOOKED, AIMED) if target.aimed else None  # (rows, n, LOOKED)
     numbers = grid_cells(target.target.image.cells, target.target.image.cells).to(target.device)
     done, looks = set(), []
     for row, (one, (start, fed)) in enumerate(zip(asked, spoken)):
@@ -70,17 +75,27 @@ def note_looks(
         states = torch.stack([entered[one.picture][layer] for layer in target.watched])  # (watched, N, d)
         cells, present = pool_cells(states[None], valid[row : row + 1], numbers)
         fresh = one.picture not in done
+        looked = ranks.topk(min(LOOKED, ranks.shape[-1]), -1).indices
         done.add(one.picture)
         looks.append(
             Looks(
                 at=slots,
                 attended=masses[row, start].mean(0),
-                looked=ranks.topk(min(LOOKED, ranks.shape[-1]), -1).indices,
+                looked=looked,
+                aimed=looked if aims is None else aims[row, start : start + fed],
                 cells=cells[:fresh],
                 present=present[:fresh],
             )
         )
     return looks
+
+
+def most_of(masses: Tensor, count: int, share: float) -> Tensor:
+    """(..., N) masses that sum to 1 to (..., count) int64: the entries with most, at least one, until they hold ``share``; then
+    -1. Where N is less than count, (..., N)."""
+    most = masses.topk(min(count, masses.shape[-1]), -1)
+    before = most.values.cumsum(-1) - most.values
+    return most.indices.masked_fill(before >= share, -1)
 
 
 def view_tensors(looks: Sequence[Looks], half: torch.dtype) -> dict[str, Tensor]:
@@ -94,6 +109,7 @@ def view_tensors(looks: Sequence[Looks], half: torch.dtype) -> dict[str, Tensor]
         "present": torch.cat([look.present.cpu() for look in looks]),
         "attended": torch.stack([look.attended.to("cpu", half) for look in looks]),
         "looked": torch.cat([look.looked.to("cpu", torch.int16) for look in looks]),
+        "aimed": torch.cat([look.aimed.to("cpu", torch.int16) for look in looks]),
     }
 
 
@@ -107,6 +123,7 @@ def view_of(shard: dict[str, Tensor], picture: int, row: int, answers: slice) ->
         "cells": shard["cells"][picture],
         "present": shard["present"][picture],
         "looked": shard["looked"][answers],
+        "aimed": shard["aimed"][answers],
     }
 
 
@@ -114,6 +131,10 @@ def join_views(views: Sequence[dict[str, Tensor]], features: Tensor, valid: Tens
     """The samples' views as that of a batch (train.samples.Batch); the last look of a sample stands for its padding."""
     stacked = {name: torch.stack([view[name] for view in views]) for name in ("at", "attended", "cells", "present")}
     bases = torch.arange(base.shape[1])
+    padded = {
+        name: torch.stack([view[name][bases.clamp_max(view[name].shape[0] - 1)] for view in views]).long()
+        for name in ("looked", "aimed")
+    }
     return View(
         features=features,
         valid=valid,
@@ -121,7 +142,7 @@ def join_views(views: Sequence[dict[str, Tensor]], features: Tensor, valid: Tens
         attended=stacked["attended"].float(),
         cells=stacked["cells"].float(),
         present=stacked["present"],
-        looked=torch.stack([view["looked"][bases.clamp_max(view["looked"].shape[0] - 1)] for view in views]).long(),
+        **padded,
         states=states,
         base=base,
     )

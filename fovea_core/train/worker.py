@@ -66,8 +66,9 @@ class BatchTarget:
         self.eos = torch.tensor(sorted(target.eos_ids), device=target.device)
         self.image_token_id = target.image_token_id
         self.watched = look_layers(len(self.layers)) if views else ()
+        self.aimed = target.image.look_head if views else None
         self.kept = backbone.kept
-        self.entered: dict[int, Tensor] = {}  # of the last forward: states (rows, n, d) that entered watched and kept layers
+        self.entered: dict[int, Tensor] = {}  # of the last forward: states (rows, n, d) that entered the layers below
         # States 1 .. max(1, floor(0.4 L) - 2); state i is the input of layer i.
         self.candidates = range(1, max(1, int(0.4 * len(self.layers)) - 2) + 1)
 
@@ -93,11 +94,12 @@ class BatchTarget:
             mask = x.new_full((x.shape[1],) * 2, torch.finfo(x.dtype).min).triu_(1)[None, None]
         best = least = None
         tapped, self.entered = [], {}
+        noted = {*self.watched, *self.kept, *(self.aimed or ())[:1]}
         for number, layer in enumerate(self.layers):
             entering = x
             if number in self.taps:
                 tapped.append(x)
-            if number in self.watched or number in self.kept:
+            if number in noted:
                 self.entered[number] = x
             x = layer(x, attention_mask=mask, cache=cache, position_embeddings=rope)
             if mid and number in self.candidates:
@@ -121,12 +123,18 @@ class BatchTarget:
     def masses(self, cache: BatchCache, positions: Tensor, slots: Tensor, valid: Tensor) -> Tensor:
         """(rows, n, watched, N): where the watched layers looked in the last forward, whose (rows, n) ``positions`` these are:
         each layer's softmax over the valid (rows, N) image tokens in the ``slots`` (N,), the mean of its heads."""
-        rope, looks = self.lm.rotary_emb(self.entered[self.watched[0]], positions), []
-        for number in self.watched:
-            entering = self.entered[number]
-            scores = _scores(self.layers[number], entering, rope, cache.keys[number][:, :, slots])
-            looks.append(scores.masked_fill(~valid[:, None, None, None], -torch.inf).softmax(-1).mean((1, 2)))
-        return torch.stack(looks, 2)
+        return torch.stack([self._looks(number, cache, positions, slots, valid).mean(1) for number in self.watched], 2)
+
+    def aims(self, cache: BatchCache, positions: Tensor, slots: Tensor, valid: Tensor) -> Tensor:
+        """(rows, n, N): as ``masses``, of the one head that was taught to look at what the next token states."""
+        layer, head = self.aimed
+        return self._looks(layer, cache, positions, slots, valid)[:, head]
+
+    def _looks(self, layer: int, cache: BatchCache, positions: Tensor, slots: Tensor, valid: Tensor) -> Tensor:
+        """(rows, heads, n, N): one layer's softmax over the valid image tokens."""
+        entering = self.entered[layer]
+        scores = _scores(self.layers[layer], entering, self.lm.rotary_emb(entering, positions), cache.keys[layer][:, :, slots])
+        return scores.masked_fill(~valid[:, None, None, None], -torch.inf).softmax(-1).flatten(1, 2)
 
 
 def _scores(layer, entering: Tensor, rope, keys: Tensor) -> Tensor:
