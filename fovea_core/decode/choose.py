@@ -6,6 +6,9 @@ No clock is read here, so a rerun with the same cost table has the same rounds.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from fovea_core.decode.cost import NODES, WIDTH
@@ -24,28 +27,35 @@ CHAIN_GUESS, TREE_GUESS = 0.7, 0.82
 
 
 class Worth:
-    """What the levels of one kind of draft were worth lately: arrays by depth of rounds, tokens hoped for, nodes sent."""
+    """What the levels of one kind of draft were worth lately: by depth, rounds, tokens hoped for, nodes sent.
+
+    Plain numbers here and below: there are a handful of levels and nodes a round, for which an array costs more than it saves.
+    """
 
     def __init__(self, width: int, level_ms: float, levels: int, guess: float) -> None:
         self.width, self.level_ms, self.guess = width, level_ms, guess
-        self.grown, self.gain, self.sent = (np.zeros(levels + 1) for _ in range(3))
+        self.grown, self.gain, self.sent = ([0.0] * (levels + 1) for _ in range(3))
 
-    def note(self, levels: int, depths: np.ndarray, estimates: np.ndarray) -> None:
-        """A draft of ``levels`` levels was grown; nodes at ``depths`` (m,) with acceptance ``estimates`` (m,) were worth it."""
-        size = self.grown.shape[0]
-        seen = np.arange(size) <= levels
-        fade = np.where(seen, DECAY, FORGET)
-        self.grown = self.grown * fade + seen
-        self.gain = self.gain * fade + np.bincount(depths, weights=estimates, minlength=size)
-        self.sent = self.sent * fade + np.bincount(depths, minlength=size)
+    def note(self, levels: int, depths: Sequence[int], estimates: Sequence[float]) -> None:
+        """A draft of ``levels`` levels was grown; nodes at ``depths`` with acceptance ``estimates`` were worth it."""
+        grown, gain, sent = self.grown, self.gain, self.sent
+        for depth in range(len(grown)):
+            seen = depth <= levels
+            fade = DECAY if seen else FORGET
+            grown[depth] = grown[depth] * fade + seen
+            gain[depth] *= fade
+            sent[depth] *= fade
+        for depth, estimate in zip(depths, estimates, strict=True):
+            gain[depth] += estimate
+            sent[depth] += 1
 
     def forget(self) -> None:
         """A round went by without a draft of this kind."""
         for sums in (self.grown, self.gain, self.sent):
-            sums *= FORGET
+            sums[:] = [FORGET * value for value in sums]
 
-    def expected(self, levels: int) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens a round emits and nodes it sends with 0 .. ``levels`` levels, (levels + 1,) each.
+    def expected(self, levels: int) -> tuple[list[float], list[float]]:
+        """Tokens a round emits and nodes it sends with 0 .. ``levels`` levels, levels + 1 of each.
 
         A level that was never grown is expected to fare like the one above it.
         """
@@ -58,7 +68,7 @@ class Worth:
             rate, above = min(1.0, gain / above) if above > 0 else 0.0, gain
             tokens.append(tokens[-1] + gain)
             nodes.append(nodes[-1] + sent)
-        return np.array(tokens), np.array(nodes)
+        return tokens, nodes
 
 
 class Chooser:
@@ -75,10 +85,10 @@ class Chooser:
         chain_ms = table.level_ms if table.chain_level_ms is None else table.chain_level_ms
         self.chain = Worth(1, chain_ms, self.levels, CHAIN_GUESS)
         self.tree = Worth(WIDTH, table.level_ms, self.levels, TREE_GUESS)
-        self._costs = verify_costs(table, np.arange(NODES + self.levels + 1))
-        self._seen, self._hoped = np.zeros(self.levels + 1), np.zeros(self.levels + 1)  # path got here | probability sent
+        self._costs = verify_costs(table, np.arange(NODES + self.levels + 1)).tolist()
+        self._seen, self._hoped = [0.0] * (self.levels + 1), [0.0] * (self.levels + 1)  # path got here | probability sent
 
-    def costs(self, load: int) -> np.ndarray:
+    def costs(self, load: int) -> list[float]:
         """Cost in ms of a target forward by its number of rows, 0 .. as many as there may be, with ``load`` requests in it."""
         return self._costs
 
@@ -91,17 +101,16 @@ class Chooser:
         round. ``owed_ms``: what has to be done once before a draft, in all requests; it is spread over the tokens that they may
         still get, ``levels`` and one each."""
         room, levels, costs = levels + 1, min(levels, self.levels), self.costs(load)
-        rows = np.arange(len(costs))
         best, best_rate = None, MARGIN * load / costs[load]
         for kind in (self.chain, self.tree):
             tokens, nodes = kind.expected(levels)
             round_ms, level_ms = self.drafting(kind, load)
-            drafting = round_ms + np.arange(levels + 1) * level_ms
-            spent = load * drafting + np.interp(load * nodes, rows, costs) + owed_ms * tokens / room
-            rates = load * tokens / spent
-            depth = int(np.argmax(rates[1:])) + 1 if levels else 0
-            if depth and rates[depth] > best_rate:
-                best, best_rate = (kind, depth), rates[depth]
+            for depth in range(1, levels + 1):
+                drafting = load * (round_ms + depth * level_ms)
+                spent = drafting + _between(costs, load * nodes[depth]) + owed_ms * tokens[depth] / room
+                rate = load * tokens[depth] / spent
+                if rate > best_rate:
+                    best, best_rate = (kind, depth), rate
         for kind in (self.chain, self.tree):
             if best is None or (kind is not best[0] and best[0] is self.chain):
                 kind.forget()
@@ -115,21 +124,24 @@ class Chooser:
         parents; remember what each level was worth."""
         kind = self.chain if shape.width == 1 else self.tree
         estimate = self.estimates(draft)
-        order = np.lexsort((np.arange(1, draft.size), -estimate[1:])) + 1
-        tokens = 1 + np.concatenate([[0.0], np.cumsum(estimate[order])])  # by number of nodes below the root
-        spent = self.table.round_ms + shape.depth * kind.level_ms
-        kept = order[: int(np.argmax(tokens / (spent + self._costs[1 : draft.size + 1])))]
-        return self.keep(draft, shape, kept, estimate)
+        order = sorted(range(1, draft.size), key=lambda node: -estimate[node])  # of equal ones the first, so parents first
+        tokens, spent = 1.0, self.table.round_ms + shape.depth * kind.level_ms
+        best, count = tokens / (spent + self._costs[1]), 0
+        for sent, node in enumerate(order, start=1):
+            tokens += estimate[node]
+            if (rate := tokens / (spent + self._costs[1 + sent])) > best:
+                best, count = rate, sent
+        return self.keep(draft, shape, sorted(order[:count]), estimate)
 
-    def keep(self, draft: Draft, shape: Shape, kept: np.ndarray, estimate: np.ndarray) -> Draft:
-        """The nodes ``kept`` (m,) of a draft with acceptance ``estimate`` (n,) of all; remember what each level was worth."""
-        kind, depths = self.chain if shape.width == 1 else self.tree, draft.depths.numpy()
-        kind.note(shape.depth, depths[kept], estimate[kept])
+    def keep(self, draft: Draft, shape: Shape, kept: list[int], estimate: list[float]) -> Draft:
+        """The nodes ``kept``, rising, of a draft with acceptance ``estimate`` of all; remember what each level was worth."""
+        kind, depths = self.chain if shape.width == 1 else self.tree, draft.depths.tolist()
+        kind.note(shape.depth, [depths[node] for node in kept], [estimate[node] for node in kept])
         if kind is self.tree:
-            sent = set(kept.tolist())
-            path = np.array([node for node in _best_path(draft, estimate) if node in sent], int)
-            self.chain.note(shape.depth, depths[path], estimate[path])
-        return keep_nodes(draft, sorted(kept.tolist()))
+            sent = set(kept)
+            path = [node for node in _best_path(draft, estimate) if node in sent]
+            self.chain.note(shape.depth, [depths[node] for node in path], [estimate[node] for node in path])
+        return keep_nodes(draft, kept)
 
     def learn(self, draft: Draft, verdict: Verdict) -> None:
         """Take a round's outcome into account; ``draft`` is what was sent."""
@@ -137,20 +149,22 @@ class Chooser:
 
     def learn_path(self, draft: Draft, accepted: list[int]) -> None:
         """See ``learn``; ``accepted``: the nodes of ``draft`` on the accepted path."""
-        depths, at = draft.depths.numpy(), np.arange(self.levels + 1)
-        deepest = depths.max()
-        fade = np.where(at <= deepest, DECAY, FORGET)
-        self._seen = self._seen * fade + (at <= min(len(accepted), deepest))
-        self._hoped = self._hoped * fade + np.bincount(depths, weights=cumulative(draft), minlength=self.levels + 1)
+        depths, seen, hoped = draft.depths.tolist(), self._seen, self._hoped
+        deepest = max(depths)
+        for depth in range(self.levels + 1):
+            fade = DECAY if depth <= deepest else FORGET
+            seen[depth] = seen[depth] * fade + (depth <= min(len(accepted), deepest))
+            hoped[depth] *= fade
+        for depth, hope in zip(depths, cumulative(draft), strict=True):
+            hoped[depth] += hope
 
-    def estimates(self, draft: Draft) -> np.ndarray:
-        """(n,) estimated probability that each node is accepted; never above its parent's."""
-        worth = (self._seen + PRIOR) / (self._hoped + PRIOR)
-        estimate = cumulative(draft) * worth[draft.depths.numpy()]
-        estimate[0] = 1.0
-        for node, parent in enumerate(draft.parents.tolist()):
-            if parent >= 0:
-                estimate[node] = min(estimate[node], estimate[parent])
+    def estimates(self, draft: Draft) -> list[float]:
+        """Estimated probability that each node is accepted; never above its parent's."""
+        worth = [(seen + PRIOR) / (hoped + PRIOR) for seen, hoped in zip(self._seen, self._hoped)]
+        parents, depths = draft.parents.tolist(), draft.depths.tolist()
+        estimate = [1.0]
+        for parent, depth, hope in zip(parents[1:], depths[1:], cumulative(draft)[1:]):
+            estimate.append(min(hope * worth[depth], estimate[parent]))
         return estimate
 
 
@@ -162,21 +176,32 @@ def verify_costs(table: CostTable, counts: np.ndarray) -> np.ndarray:
     return np.interp(counts, sizes, costs) + np.maximum(counts - sizes[-1], 0) * slope
 
 
-def cumulative(draft: Draft) -> np.ndarray:
-    """(n,) probability of each node's path under the drafter; one without probabilities claims CHAIN_GUESS per level."""
+def cumulative(draft: Draft) -> list[float]:
+    """Probability of each node's path under the drafter; one without probabilities claims CHAIN_GUESS per level."""
     if draft.logp is None:
-        return CHAIN_GUESS ** draft.depths.numpy().astype(float)
-    total = draft.logp.double().numpy().copy()
+        return [CHAIN_GUESS**depth for depth in draft.depths.tolist()]
+    total = draft.logp.tolist()
     for node, parent in enumerate(draft.parents.tolist()):
         if parent >= 0:
             total[node] += total[parent]
-    return np.exp(total)
+    return [math.exp(logp) for logp in total]
 
 
-def _best_path(draft: Draft, estimate: np.ndarray) -> list[int]:
+def _between(costs: list[float], rows: float) -> float:
+    """The cost of a forward over a number of rows that need not be whole, the last one's beyond the end."""
+    below = min(int(rows), len(costs) - 1)
+    above = min(below + 1, len(costs) - 1)
+    return costs[below] + (rows - below) * (costs[above] - costs[below])
+
+
+def _best_path(draft: Draft, estimate: list[float]) -> list[int]:
     """Nodes met by going from the root to the best child again and again: what a chain would have been."""
-    parents, path, node = draft.parents.numpy(), [], 0
-    while (children := np.flatnonzero(parents == node)).size:
-        node = int(children[np.argmax(estimate[children])])
+    best: dict[int, int] = {}  # by parent, the first of its best children
+    for node, parent in enumerate(draft.parents.tolist()):
+        if parent >= 0 and (parent not in best or estimate[node] > estimate[best[parent]]):
+            best[parent] = node
+    path, node = [], 0
+    while node in best:
+        node = best[node]
         path.append(node)
     return path

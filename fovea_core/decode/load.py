@@ -74,12 +74,12 @@ class LoadChooser(Chooser):
     def __init__(self, cost: LoadCost, levels: int) -> None:
         super().__init__(next(iter(cost.tables.values())), levels)
         self.cost = cost
-        self._by_load: dict[int, np.ndarray] = {}
+        self._by_load: dict[int, list[float]] = {}
 
-    def costs(self, load: int) -> np.ndarray:
+    def costs(self, load: int) -> list[float]:
         """See Chooser.costs."""
         if load not in self._by_load:
-            self._by_load[load] = self.cost.of(load, np.arange(load * (NODES + self.levels) + 1))
+            self._by_load[load] = self.cost.of(load, np.arange(load * (NODES + self.levels) + 1)).tolist()
         return self._by_load[load]
 
     def drafting(self, kind: Worth, load: int) -> tuple[float, float]:
@@ -98,9 +98,11 @@ class LoadChooser(Chooser):
         asked = [shape for shape in shapes if shape]
         prices = [self.cost.drafting(len(asked), shape.width) for shape in asked]
         spent = sum(round_ms + level_ms * shape.depth for (round_ms, level_ms), shape in zip(prices, asked))
-        taken = order[: int(np.argmax(tokens / (spent + self.costs(load)[load : load + len(tokens)])))]
+        taken = order[: int(np.argmax(tokens / (spent + np.array(self.costs(load)[load : load + len(tokens)]))))]
         return [
-            draft if shape is None else self.keep(draft, shape, node[taken[owner[taken] == number]], estimates[number])
+            draft
+            if shape is None
+            else self.keep(draft, shape, sorted(node[taken[owner[taken] == number]].tolist()), estimates[number])
             for number, (draft, shape) in enumerate(zip(drafts, shapes, strict=True))
         ]
 
