@@ -96,6 +96,10 @@ def train_drafter(
         ),
     ] = None,
     blocks: Annotated[int, typer.Option(help="Decoder blocks of the drafter's body, 1 to 16.")] = 2,
+    reach: Annotated[
+        int | None,
+        typer.Option(help="Most levels that are drafted where cost decides, beyond the trained ones too (default: those)."),
+    ] = None,
     look: Annotated[
         float, typer.Option(help="Weight of the objective that a read falls where the target looked; the paper has none.")
     ] = 0.0,
@@ -108,8 +112,8 @@ def train_drafter(
     """Train a FOVEA drafter and its blind twin on what the target makes of answers; resumable.
 
     With --data for any target, from pictures and questions of your own. Without it for the embedded target, from pictures drawn
-    for it: --start, --pictures, --first-seed, --own-answers, --blocks, --look, --steps and --workers are for those, the options
-    from --images to --dry-run are not.
+    for it: --start, --pictures, --first-seed, --own-answers, --blocks, --reach, --look, --steps and --workers are for those,
+    the options from --images to --dry-run are not.
     """
     from fovea_core.targets.registry import load_target, pick_device
 
@@ -124,7 +128,7 @@ def train_drafter(
         raise SettingsError("To train a memory only, name the drafter that gets it with --start, and your pairs with --data.")
     if data is not None:
         stray = {"--start": only == "all" and start, "--steps": steps, "--own-answers": own_answers, "--look": look}
-        stray["--blocks"] = blocks != 2
+        stray |= {"--blocks": blocks != 2, "--reach": reach}
         said = "and --data do not go together"
     else:
         stray, said = {"--images": images, "--dry-run": dry_run}, "is for pairs of your own: name --data"
@@ -132,6 +136,8 @@ def train_drafter(
         raise SettingsError("--look and --memory-layer must not be negative.")
     if not 1 <= blocks <= 16:
         raise SettingsError(f"--blocks {blocks} is not possible: 1 to 16.")
+    if reach is not None and not 6 <= reach <= 64:
+        raise SettingsError(f"--reach {reach} is not possible: 6, the levels of the training, to 64.")
     for option in (name for name, value in stray.items() if value):
         raise SettingsError(f"{option} {said}.")
     if data is not None:
@@ -159,7 +165,7 @@ def train_drafter(
 
         refuse_crew("train-drafter without --data")
 
-        chosen = {"seed": seed, "autocast": bool(autocast), "memory_layer": memory_layer or 0, "blocks": blocks}
+        chosen = {"seed": seed, "autocast": bool(autocast), "memory_layer": memory_layer or 0, "blocks": blocks, "reach": reach}
         chosen["loss"] = loss_for(blocks, look)
         chosen |= {} if steps is None else {"steps": steps}
         options = {

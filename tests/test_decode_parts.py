@@ -367,6 +367,31 @@ def test_a_forward_never_costs_more_than_a_larger_one():
     assert cost_module.falling([12.1, 10.5, 11.0, 10.8, 14.0]) == [10.5, 10.5, 10.8, 10.8, 14.0]
 
 
+def test_what_is_known_of_a_drafter_decides_its_first_draft():
+    """A sure drafter is asked for a long chain at once, a doubtful one for less; later both are judged by what was seen."""
+    assert Chooser(TABLE, 8, 0.97).shape(8) == Shape(depth=7, width=1, nodes=8)
+    assert Chooser(TABLE, 8, 0.05).shape(8).depth < Chooser(TABLE, 8).shape(8).depth < 7
+    rates = [0.6, 0.4, 0.3] + [0.05] * 5
+    assert abs(np.median(play(Chooser(TABLE, 8, 0.97), rates, 200)[60:]) - best_depth(rates)) <= 1
+
+
+def test_decoding_asks_a_drafter_what_to_expect_of_it():
+    target, first = toy_target(), {}
+    truth = decode_plain(target, toy_picture(), "what?", make_settings(max_new_tokens=9)).ids
+    for guess in (0.02, None, 0.97):
+        asked = []
+
+        def script(run, shape, asked=asked):
+            asked.append(shape)
+            return oracle(run, shape)
+
+        drafter = ScriptDrafter("script", script, truth, target.vocab_size)
+        drafter.bears_out = guess
+        list(decode(target, drafter, toy_picture(), "what?", make_settings(max_new_tokens=9), cost=TABLE))
+        first[guess] = asked[0].depth
+    assert first[0.02] < first[None] < first[0.97]
+
+
 def test_chooser_takes_drafts_without_probabilities_and_empty_ones():
     chooser = Chooser(TABLE, 8)
     assert chooser.trim(root_only(3), Shape(depth=4, width=1, nodes=5)).size == 1

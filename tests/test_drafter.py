@@ -272,6 +272,31 @@ def test_depth_limits_and_sight():
 
 
 @torch.no_grad()
+def test_a_reach_goes_on_with_the_row_of_the_deepest_state_that_reads():
+    """Loaded, it is a drafter of more levels: its tree is the slow twin's with that row for every deeper state."""
+    changes = {"depth_limit": 2, "depth_rows": 4}
+    slow = make_drafter(3, **changes)
+    slow.memory.depth.data = torch.stack([slow.memory.depth[min(level, 2)] for level in range(7)])
+    loaded, text = FoveaDrafter(make_drafter(3, **changes, reach=6, bears_out=0.9)), make_text(3)
+    assert loaded.max_depth == 6 and loaded.bears_out == 0.9 and loaded.sight(RunSettings()) == ("fovea", 5)
+    assert loaded.sight(RunSettings(depth_limit=1)) == ("fovea", 1)
+    run = loaded.start(make_picture(3), RunSettings())
+    run.extend(*text)
+    twin = SlowTwin(slow, make_picture(3), text, limit=5)
+    for shape in (Shape(depth=6, width=1, nodes=7), Shape(depth=6, width=2, nodes=20)):
+        draft = run.propose(shape)
+        assert set(paths(draft)[1:]) == twin.tree(shape.depth, shape.width, shape.nodes)
+        assert max(read.depth for read in draft.reads) == 5
+    shorter = FoveaDrafter(make_drafter(3, **changes)).start(make_picture(3), RunSettings())
+    shorter.extend(*text)
+    assert max(read.depth for read in shorter.propose(shape).reads) == 2  # without a reach nothing reads below
+    blind = FoveaDrafter(make_drafter(sighted=False, reach=9))
+    assert blind.max_depth == 9 and blind.sight(RunSettings()) == ("none", -1)
+    with pytest.raises(ValueError, match="reach"):
+        DrafterConfig(**{**CONFIG.model_dump(), "reach": 3})
+
+
+@torch.no_grad()
 def test_blind_twin_never_looks():
     """No memory modules, no reads, and the picture makes no difference."""
     blind = make_drafter(sighted=False)

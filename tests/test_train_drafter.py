@@ -321,8 +321,10 @@ def test_order_depends_on_seed_and_step_only():
 
 
 def test_train_drafter_writes_drafters_that_decode(target, artifacts, tmp_path):
-    """The command's function: folders that load for this target, a log with both twins, and a run with the same tokens."""
-    folders = train_drafter(target, artifacts, tmp_path, recipe=RECIPE, log_every=3, eval_every=3, log=lambda line: None)
+    """The command's function: folders that load for this target and say how far they reach, a log with both twins, and a run
+    with the same tokens."""
+    recipe = replace(RECIPE, reach=9)
+    folders = train_drafter(target, artifacts, tmp_path, recipe=recipe, log_every=3, eval_every=3, log=lambda line: None)
     assert [folder.name for folder in folders] == ["drafter", "blind"]
     log = (tmp_path / "log.jsonl").read_text()
     assert '"twin": "drafter"' in log and '"twin": "blind"' in log and "accuracy" in log
@@ -331,9 +333,19 @@ def test_train_drafter_writes_drafters_that_decode(target, artifacts, tmp_path):
     for folder in folders:
         drafter = load_drafter(folder, target)
         assert drafter.config.provenance["trained_steps"] == 6
+        assert drafter.max_depth == 9 and drafter.bears_out is None  # of so few answers none are held out
         events = list(decode(target, drafter, image, "hat?", settings))
         assert events[-1].ids == expected[-1].ids
         assert any(event.kind == "memory_read" for event in events) == (folder.name == "drafter")
+
+
+def test_a_drafter_says_how_much_of_a_draft_held_out_answers_bear_out(target, artifacts, tmp_path):
+    numbers = {sample.number for sample in load_samples(artifacts)[0][:4]}
+    trainer = DrafterTrainer(target, artifacts, tmp_path, "both", RECIPE, held=numbers)
+    for folder in trainer.export():
+        drafter = load_drafter(folder, target)
+        held = json.loads(drafter.config.provenance["held_accuracy"])
+        assert len(held) == RECIPE.unroll and drafter.bears_out == pytest.approx(sum(held) / len(held), abs=1e-4)
 
 
 def test_training_goes_on_from_finished_drafters(target, artifacts, tmp_path):

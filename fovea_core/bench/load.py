@@ -20,7 +20,7 @@ from fovea_core.bench.models import Loader, load_builtin
 from fovea_core.bench.timing import FEWEST, RESAMPLES
 from fovea_core.bench.workloads import Case, draw_case
 from fovea_core.decode.batch import Asked, Clock, Lockstep, serve
-from fovea_core.decode.cost import max_depth
+from fovea_core.decode.cost import bears_out, max_depth
 from fovea_core.decode.draft import Drafter
 from fovea_core.decode.load import LOADS, LoadChooser, LoadCost, measure_load
 from fovea_core.decode.plain import decode_plain
@@ -44,8 +44,8 @@ BURST_TURNS = 2
 class Counting(LoadChooser):
     """A chooser that counts its rounds: by what was sent, and the nodes below the roots."""
 
-    def __init__(self, cost: LoadCost, levels: int) -> None:
-        super().__init__(cost, levels)
+    def __init__(self, cost: LoadCost, levels: int, guess: float | None = None) -> None:
+        super().__init__(cost, levels, guess)
         self.counts: Counter = Counter()
 
     def shape(self, levels: int, load: int = 1, owed_ms: float = 0.0) -> Shape | None:
@@ -74,7 +74,7 @@ class Ways:
 
     def chooser(self) -> Counting:
         """A chooser that has seen nothing yet."""
-        return Counting(self.cost, max_depth(self.drafter))
+        return Counting(self.cost, max_depth(self.drafter), bears_out(self.drafter))
 
     def lockstep(self, name: str, chooser: Counting) -> Lockstep:
         """A service of that way; ``chooser`` decides where it is the adaptive one."""

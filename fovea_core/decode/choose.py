@@ -22,8 +22,9 @@ DECAY, FORGET = 0.9, 0.98
 PRIOR = 1.0
 #: Drafting must promise so many times the plain rate: prices and hopes are both uncertain.
 MARGIN = 1.04
-#: Guesses before anything was seen: how often a level is accepted where the one above it is, for a chain and for a tree.
-CHAIN_GUESS, TREE_GUESS = 0.7, 0.82
+#: Guess before anything was seen: how often a chain's level is accepted where the one above it is. Of the others a tree with
+#: its further children saves this share.
+CHAIN_GUESS, SAVED = 0.7, 0.4
 
 
 class Worth:
@@ -76,15 +77,17 @@ class Chooser:
 
     Before drafting, ``shape`` picks chain or tree and the number of levels by what these were worth so far. After drafting,
     ``trim`` keeps the nodes with the largest estimated acceptance: cumulative draft probability times what that has been
-    worth at that depth. Both maximise expected tokens / expected cost.
+    worth at that depth. Both maximise expected tokens / expected cost. ``guess``: how often a level of a chain is
+    accepted where the one above it is, before anything was seen of it.
     """
 
-    def __init__(self, table: CostTable, levels: int) -> None:
+    def __init__(self, table: CostTable, levels: int, guess: float | None = None) -> None:
         self.table, self.levels = table, max(1, levels)
+        guess = CHAIN_GUESS if guess is None else guess
         self.max_shape = Shape(depth=self.levels, width=WIDTH, nodes=NODES)
         chain_ms = table.level_ms if table.chain_level_ms is None else table.chain_level_ms
-        self.chain = Worth(1, chain_ms, self.levels, CHAIN_GUESS)
-        self.tree = Worth(WIDTH, table.level_ms, self.levels, TREE_GUESS)
+        self.chain = Worth(1, chain_ms, self.levels, guess)
+        self.tree = Worth(WIDTH, table.level_ms, self.levels, guess + SAVED * (1 - guess))
         self._costs = verify_costs(table, np.arange(NODES + self.levels + 1)).tolist()
         self._seen, self._hoped = [0.0] * (self.levels + 1), [0.0] * (self.levels + 1)  # path got here | probability sent
 

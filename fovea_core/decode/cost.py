@@ -189,6 +189,11 @@ def max_depth(drafter: Drafter) -> int:
     return getattr(drafter, "max_depth", DEPTH)
 
 
+def bears_out(drafter: Drafter) -> float | None:
+    """How often a level of its drafts is accepted where the one above it is, as far as a drafter says so itself."""
+    return getattr(drafter, "bears_out", None)
+
+
 def device_name(device: torch.device) -> str:
     """``cpu`` with its thread count, or the accelerator's product name."""
     if device.type == "cuda":

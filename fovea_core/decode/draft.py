@@ -39,7 +39,8 @@ class DraftRun(Protocol):
 class Drafter(Protocol):
     """A drafter that is loaded and can start runs.
 
-    Optional: ``max_depth`` (int), most levels a cost-chosen shape may ask for (default cost.DEPTH); ``sight(settings) ->
+    Optional: ``max_depth`` (int), most levels a cost-chosen shape may ask for (default cost.DEPTH); ``bears_out`` (float or
+    None), how often one of its levels is accepted, as far as is known before it drafts; ``sight(settings) ->
     (policy, depth_limit)``, what its memory, or a reader of its own (trace.reads), does under these settings (default 'none',
     -1: it reads nothing of the picture);
     ``watches(settings) -> bool``, whether its run asks where the target looks (default: it does not).

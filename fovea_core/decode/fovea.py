@@ -78,12 +78,13 @@ def precision(target, config: DrafterConfig) -> torch.dtype:
 class FoveaDrafter:
     """A drafter loaded for one target (decode.draft.Drafter). ``id`` names it in a trace, ``fingerprint`` its files.
 
-    ``max_depth``: most levels it was trained to draft.
+    ``max_depth``: most levels it drafts where cost decides; ``bears_out``: see drafter.model.DrafterConfig.
     """
 
     def __init__(self, drafter: Drafter, id: str = "fovea", fingerprint: str = "") -> None:
         self.drafter, self.id, self.fingerprint = drafter.eval().requires_grad_(False), id, fingerprint
-        self.config = drafter.config
+        drafter.stretch()
+        self.config, self.bears_out = drafter.config, drafter.config.bears_out
         self.max_depth = max(1, self.config.depth_rows - 1)
         self.folded = FoldedDrafter(drafter)
         self.correction = FoldedCorrection(drafter.correction) if self.config.sighted else None

@@ -71,8 +71,8 @@ class LoadChooser(Chooser):
     """Chooses the draft of all requests of a round: one shape for all, since they share what was seen of the drafter, and of
     the drafted nodes those that earn their rows, from whichever request they come."""
 
-    def __init__(self, cost: LoadCost, levels: int) -> None:
-        super().__init__(next(iter(cost.tables.values())), levels)
+    def __init__(self, cost: LoadCost, levels: int, guess: float | None = None) -> None:
+        super().__init__(next(iter(cost.tables.values())), levels, guess)
         self.cost = cost
         self._by_load: dict[int, list[float]] = {}
 

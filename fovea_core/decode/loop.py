@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from fovea_core.decode.choose import Chooser
-from fovea_core.decode.cost import cost_table, max_depth
+from fovea_core.decode.cost import bears_out, cost_table, max_depth
 from fovea_core.decode.draft import Drafter, watched
 from fovea_core.decode.looks import Looks
 from fovea_core.decode.plain import answer_limit
@@ -77,7 +77,8 @@ def decode(
     early = target.device.type == "cpu" if early is None else early
     if cost is None and settings.tree is None and drafter is not None:
         cost = cost_table(target, drafter)
-    chooser = Chooser(cost, max_depth(drafter)) if cost and settings.tree is None and drafter else None
+    chooses = cost is not None and settings.tree is None and drafter is not None
+    chooser = Chooser(cost, max_depth(drafter), bears_out(drafter)) if chooses else None
     report = Report(target, drafter, settings)
     yield report.started(image, question, chooser)
     watch = Watch()

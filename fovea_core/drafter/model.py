@@ -24,7 +24,10 @@ Size = Annotated[int, Field(ge=1, le=10_000_000)]
 class DrafterConfig(BaseModel):
     """Everything needed to build a drafter and to know whose it is.
 
-    ``depth_limit``: deepest state that reads the memory; ``depth_rows``: rows of E_dep (drafted levels + 1);
+    ``depth_limit``: deepest state that reads the memory; ``depth_rows``: rows of E_dep (levels it was trained on + 1);
+    ``reach``: most levels it drafts where cost decides, beyond those of the training too: the states that were not trained
+    read with the row of the deepest one that was; None: as many as it was trained on;
+    ``bears_out``: how often a held-out answer bears a drafted level out, which is what is expected of a draft at first;
     ``k_min``, ``k_max``, ``rho``: bounds of a read (FOVEA eq 6); ``sighted`` False is the blind twin;
     ``first_norm``, ``last_norm``: whether a norm stands before the first block and behind the last; ``fc_bias``, ``qkv_bias``:
     biases of fc and of queries, keys and values; ours are norms and no biases, published heads differ (drafter.published).
@@ -57,6 +60,8 @@ class DrafterConfig(BaseModel):
     rho: Annotated[float, Field(gt=0, le=1)] = 0.8
     depth_limit: Annotated[int, Field(ge=-1, le=64)] = 5
     depth_rows: Annotated[int, Field(ge=1, le=65)] = 7
+    reach: Annotated[int, Field(ge=1, le=64)] | None = None
+    bears_out: Annotated[float, Field(ge=0, le=1)] | None = None
     taps: Annotated[tuple[Annotated[int, Field(ge=1, le=1_000)], ...], Field(max_length=8)] = ()
     memory_layer: Annotated[int, Field(ge=0, le=1_000)] = 0
     target_id: str = ""
@@ -71,6 +76,8 @@ class DrafterConfig(BaseModel):
             raise ValueError("k_min must not exceed k_max")
         if self.depth_limit >= self.depth_rows:
             raise ValueError("depth_limit must lie below depth_rows")
+        if self.reach is not None and self.reach < self.depth_rows - 1:
+            raise ValueError("reach must not be less than the levels of depth_rows")
         return self
 
     @property
@@ -180,6 +187,20 @@ class Drafter(nn.Module):
     def onward(self, tokens: torch.Tensor, states: list[torch.Tensor]) -> torch.Tensor:
         """The next level's items (B, A, d): (B, A) tokens and the states of all levels before, the parents' being the last."""
         return self.fuse(tokens, self.norm(states[-1]))
+
+    @torch.no_grad()
+    def stretch(self) -> None:
+        """Become a drafter of ``config.reach`` levels, where it names a reach: E_dep goes on with the row of the deepest
+        state that reads, and all states read that did so up to there."""
+        config = self.config
+        if config.reach is None:
+            return
+        rows, limit = config.reach + 1, config.depth_limit
+        if self.memory is not None and limit >= 0:
+            row = torch.arange(rows, device=self.memory.depth.device).clamp_max(limit)
+            self.memory.depth = nn.Parameter(self.memory.depth[row], requires_grad=False)
+            limit = rows - 2
+        self.config = config.model_copy(update={"depth_rows": rows, "depth_limit": limit, "reach": None})
 
     def remember(self, features: torch.Tensor, valid: torch.Tensor) -> VisualMemory | None:
         """The visual memory of (..., N, d) features (FOVEA eq 2-3), the picture as it enters ``memory_layer``; None for the

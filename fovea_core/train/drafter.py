@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -193,12 +194,14 @@ class DrafterTrainer:
             facts = {key: value for key, value in self.about.items() if key not in ("loss", "which", "target_fingerprint")}
             facts |= {f"loss_{key}": value for key, value in asdict(twin.weights).items()}
             facts |= {"trained_steps": self.step, "seconds": round(twin.seconds, 1), "held_samples": len(self.held)}
-            facts |= {key: str(value) for key, value in evaluate(twin, self.held).items()}
+            held = evaluate(twin, self.held)
+            facts |= {key: str(value) for key, value in held.items()}
             facts |= {f"warm_{key}": str(value) for key, value in twin.warm.items()}
             if twin.before is not None:
                 facts["before"] = json.dumps(twin.before)
                 facts |= {key: twin.before[key] for key in ("imported_format", "source", "licence") if key in twin.before}
-            twin.drafter.config = twin.drafter.config.model_copy(update={"provenance": facts})
+            known = {"bears_out": round(fmean(held["held_accuracy"]), 4)} if held else {}
+            twin.drafter.config = twin.drafter.config.model_copy(update={"provenance": facts, **known})
             folders.append(save_drafter(self.out / twin.name, twin.drafter))
         return folders
 

@@ -23,7 +23,7 @@ class DrafterRecipe:
     so a read is learnt faster this way); autocast: products in bfloat16, for machines that have them in hardware; single_share:
     share of the steps, from the first, that unroll one level only, several times cheaper, so that reading is learnt before
     drafting on one's own states (the other depth rows then start from row 0); taps: layers of the target fused beside its last
-    state (EAGLE-3's way; 0 is FOVEA's own input); memory_layer: see DrafterConfig; optimizer: 'muon' for the matrices at
+    state (EAGLE-3's way; 0 is FOVEA's own input); memory_layer, reach: see DrafterConfig; optimizer: 'muon' for the matrices at
     ``muon_lr`` and AdamW for the rest, or 'adamw' for all (the paper's); only: 'all' is learnt, or 'memory': W_K, W_U, W_Q,
     their norms, E_dep, f and g on the frozen body of the drafter that is gone on from.
     """
@@ -46,6 +46,7 @@ class DrafterRecipe:
     blocks: int = 2
     taps: int = 0
     memory_layer: int = 0
+    reach: int | None = None
     k_min: int = 4
     k_max: int = 80
     rho: float = 0.8
@@ -124,6 +125,7 @@ def config_for(target, recipe: DrafterRecipe, variant: Variant, kind: str) -> Dr
         rho=recipe.rho,
         depth_limit=recipe.unroll - 1,
         depth_rows=recipe.unroll + 1,
+        reach=recipe.reach,
         taps=tap_layers(target, taps),
         memory_layer=(inner_layer(target) if variant.deep else recipe.memory_layer) if variant.sighted else 0,
         target_id=target.id,
