@@ -25,7 +25,7 @@ from fovea_core.drafter.rival import RivalConfig, RivalDrafter
 from fovea_core.drafter.step import Body, FoldedDrafter
 from fovea_core.fingerprint import fingerprint
 from fovea_core.memory.correct import FoldedCorrection, FoldedMemory
-from fovea_core.memory.select import Policy, make_policy
+from fovea_core.memory.select import Policy, make_policy, peak_of
 from fovea_core.settings import RunSettings
 from fovea_core.targets import shelf
 from fovea_core.trace.events import Shape
@@ -211,10 +211,8 @@ class FoveaRun:
             spent = (_now() - started) * 1e3
             self.select_ms += spent
             if self.record:
-                norm = torch.linalg.vector_norm(shift, dim=-1)
-                columns = (chosen.count, chosen.k_raw, chosen.peak(self.memory.n_valid), gate[:, 0], norm)
-                stats = torch.stack([column.to(torch.float32) for column in columns], 1)  # counts are whole in it
-                self.looks.append(Look(depth, nodes, chosen.order, chosen.masses, stats, spent / states.shape[0]))
+                found = (chosen.count, chosen.k_raw, gate[:, 0], shift)  # figures of all levels are worked out at once
+                self.looks.append(Look(depth, nodes, chosen.order, chosen.masses, found, spent / states.shape[0]))
         return torch.log_softmax(self.folded.logits(states), -1, dtype=torch.float32)
 
     def _turn(self, depth: int) -> torch.Tensor:
@@ -272,7 +270,9 @@ class FoveaRun:
         size = min(made, budget)
         place = torch.zeros(made + 1, dtype=torch.int64, device=kept.device)  # candidate number to node number
         place[kept + 1] = torch.arange(1, size + 1, device=kept.device)
-        entries = None if self.memory is None else self.memory.entries
+        entries = stats = None
+        if self.memory is not None:
+            entries, stats = self.memory.entries, _figures(self.looks, self.memory.n_valid) if self.looks else None
         depths = (kept - width).div(width * width, rounding_mode="floor") + 2  # k of them at depth 1, then k k a level
         return Sketch(
             tokens=torch.cat((self.token, grown.tokens[kept])),
@@ -280,11 +280,19 @@ class FoveaRun:
             depths=F.pad(depths, (1, 0)),
             logp=F.pad(grown.logp[kept], (1, 0)),
             levels=levels,
-            looked=gather(self.looks, place, entries, self.policy.most) if self.looks else None,
+            looked=gather(self.looks, place, entries, self.policy.most, stats) if self.looks else None,
             pruned=made - size,
             draft_ms=(time.perf_counter() - started) * 1e3 - self.select_ms,
             select_ms=self.select_ms,
         )
+
+
+def _figures(looks: list[Look], n_valid: torch.Tensor) -> torch.Tensor:
+    """(r, 5) Looked.stats of the looks of a draft, whose ``stats`` are what the memory found."""
+    count, k_raw, gate, shift = (torch.cat(parts) for parts in zip(*(look.stats for look in looks)))
+    peak = peak_of(torch.cat([look.masses for look in looks]), n_valid)
+    columns = (count, k_raw, peak, gate, torch.linalg.vector_norm(shift, dim=-1))
+    return torch.stack([column.to(torch.float32) for column in columns], 1)  # counts are whole in it
 
 
 @dataclass(frozen=True)

@@ -130,11 +130,11 @@ class Report:
             serves=read.serves,
             entries=codec.pack_entries(read.entries.tolist()),
             masses=codec.pack_masses(masses),
-            top_mass=round(masses[0], 7) if masses else 0.0,
+            top_mass=round(masses[0], 5) if masses else 0.0,
             captured=_short(read.captured),
             k_raw=read.k_raw,
             gate=_short(read.gate),
-            correction_norm=_short(read.correction_norm),
+            correction_norm=None if read.correction_norm is None else round(read.correction_norm, 3),
             peak=_short(read.peak),
             ms=_ms(read.ms),
         )

@@ -15,22 +15,24 @@ from fovea_core.decode.tree import Draft, Read, transfer
 class Look:
     """What the states of one level retrieved, kept as tensors until somebody knows which of them matter.
 
-    nodes: (m,) candidate number of each state (0 = root); every tensor has m rows.
+    nodes: (m,) candidate number of each state (0 = root); every tensor has m rows. stats: (m, 3 to 5) as in Looked, or what
+    they are worked out from later.
     """
 
     depth: int
     nodes: Tensor
     order: Tensor
     masses: Tensor
-    stats: Tensor  # (m, 3 to 5) float32: count, k_raw, peak and, where there are any, gate, norm of the correction
+    stats: Tensor | tuple[Tensor, ...]
     ms: float
 
 
 @dataclass(frozen=True)
 class Looked:
     """The looks of all levels, a row a state: ``nodes`` (r,) its node (0 = the root, or a candidate that is not in the tree;
-    the root's row is the first), ``stats`` (r, 3 to 5) as in Look, ``entries`` and ``masses`` (r, K) in falling order of mass,
-    of which its count is chosen; ``levels`` its level, as (depth, ms) for the host."""
+    the root's row is the first), ``stats`` (r, 3 to 5) float32: count, k_raw, peak and, where there are any, gate and norm of
+    the correction, ``entries`` and ``masses`` (r, K) in falling order of mass, of which its count is chosen; ``levels`` its
+    level, as (depth, ms) for the host."""
 
     nodes: Tensor
     stats: Tensor
@@ -39,13 +41,16 @@ class Looked:
     levels: list[tuple[int, float]]
 
 
-def gather(looks: Sequence[Look], place: Tensor, entries: Tensor | None, most: int | None = None) -> Looked:
+def gather(
+    looks: Sequence[Look], place: Tensor, entries: Tensor | None, most: int | None = None, stats: Tensor | None = None
+) -> Looked:
     """The ``looks`` of a draft, at least one. place: candidate number to node number; entries: numbers in the picture of what
-    the looks' orders number, None where they are such numbers already; most: no state chose more."""
+    the looks' orders number, None where they are such numbers already; most: no state chose more; stats: of all of them, None
+    where each has its own."""
     order = torch.cat([look.order for look in looks])[:, :most]
     return Looked(
         nodes=place[torch.cat([look.nodes for look in looks])],
-        stats=torch.cat([look.stats for look in looks]),
+        stats=torch.cat([look.stats for look in looks]) if stats is None else stats,
         entries=order if entries is None else entries[order],
         masses=torch.cat([look.masses for look in looks])[:, :most].float(),
         levels=[(look.depth, look.ms) for look in looks for _ in range(look.nodes.shape[0])],
@@ -98,19 +103,19 @@ class Sketch:
 def _reads(levels: list[tuple[int, float]], parents, nodes, stats, entries, masses) -> tuple[Read, ...]:
     """Reads of the states whose children are in the tree; all tensors lie on the host."""
     asked = set(parents.tolist())
+    held_by = (masses * (torch.arange(masses.shape[1]) < stats[:, :1])).sum(-1).tolist()
     nodes, stats = nodes.tolist(), stats.tolist()
     rows = [row for row, node in enumerate(nodes) if node in asked and (node or not row)]
-    chosen = [masses[row, : int(stats[row][0])] for row in rows]
-    captured = torch.stack([mass.sum() for mass in chosen]).tolist()
     reads = []
-    for row, mass, held in zip(rows, chosen, captured):
+    for row in rows:
+        held = held_by[row]
         (count, k_raw, peak, *more), (depth, ms) = stats[row], levels[row]
         reads.append(
             Read(
                 node=nodes[row],
                 depth=depth,
                 entries=entries[row, : int(count)],
-                masses=mass,
+                masses=masses[row, : int(count)],
                 captured=min(1.0, held),
                 k_raw=int(k_raw),
                 peak=min(1.0, max(0.0, peak)),

@@ -72,8 +72,13 @@ class Selection:
 
     def peak(self, n_valid: torch.Tensor) -> torch.Tensor:
         """(..., n): 1 - entropy / log(valid entries); 1 where a single entry is valid."""
-        entropy = -torch.special.xlogy(self.masses, self.masses).sum(-1)
-        return torch.where(n_valid > 1, 1 - entropy / n_valid.clamp_min(2).log(), 1.0)
+        return peak_of(self.masses, n_valid)
+
+
+def peak_of(masses: torch.Tensor, n_valid: torch.Tensor) -> torch.Tensor:
+    """(..., n): 1 - entropy / log(valid entries) of (..., n, N) masses; 1 where a single entry is valid."""
+    entropy = -torch.special.xlogy(masses, masses).sum(-1)
+    return torch.where(n_valid > 1, 1 - entropy / n_valid.clamp_min(2).log(), 1.0)
 
 
 class Policy:
