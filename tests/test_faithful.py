@@ -124,7 +124,7 @@ def test_masked_entries_against_a_memory_built_without_them(target, policy, opti
         other = restarted(drafter, whole, keep, settings)
         scored = other.score(states[row : row + 1], wanted[row][1], torch.zeros(1, dtype=torch.int64))[0, tokens[row]]
         look = other.looks[0]
-        return float(scored), other.memory.entries[look.order[0, : int(look.stats[0, 0])]]
+        return float(scored), other.memory.entries[look.order[0, : int(look.count[0])]]
 
     chosen = torch.zeros(len(wanted), int(whole.valid.sum()), dtype=torch.bool)
     reads = [logp(row, whole.valid) for row in range(len(wanted))]

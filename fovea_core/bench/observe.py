@@ -85,7 +85,7 @@ class _Followed:
     def _follow(self, made):
         for look in self._run.looks:
             states = 1 if self._run.rival.config.parallel else len(look.order)
-            self._choices.follow(look.order[:states].tolist(), look.stats[:states, 0].int().tolist())
+            self._choices.follow(look.order[:states].tolist(), look.count[:states].int().tolist())
         return made
 
 

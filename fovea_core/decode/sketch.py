@@ -26,6 +26,11 @@ class Look:
     stats: Tensor | tuple[Tensor, ...]
     ms: float
 
+    @property
+    def count(self) -> Tensor:
+        """(m,) how many entries each state chose."""
+        return self.stats[0] if isinstance(self.stats, tuple) else self.stats[:, 0]
+
 
 @dataclass(frozen=True)
 class Looked:
