@@ -1,7 +1,8 @@
 """The gallery: pictures with a question each, and their recorded runs, which open without a model.
 
-``assets/examples/examples.json`` lists them: {name, title, kind, seed, question, look?, spec?}; ``look`` says what to
-watch. ``record`` draws the pictures into ``assets/examples`` and writes the runs into ``assets/traces``; both are committed.
+``assets/examples/examples.json`` lists them: {name, title, kind, seed, question, look?, spec?, tree?}; ``look`` says what to
+watch, ``tree`` the shape of its drafts, for runs in which branches are to be seen: where cost decides, a sure drafter makes
+chains. ``record`` draws the pictures into ``assets/examples`` and writes the runs into ``assets/traces``; both are committed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ FIRST_RESERVED_SEED = 9_000_000
 @dataclass(frozen=True)
 class Example:
     """One entry of the gallery. ``picture`` and ``trace`` are its files; the trace may not be recorded yet. ``look``: one
-    sentence about what this run shows, or empty."""
+    sentence about what this run shows, or empty; ``tree``: levels,children,nodes of its drafts, None: chosen by cost."""
 
     name: str
     title: str
@@ -39,6 +40,7 @@ class Example:
     picture: Path
     trace: Path
     look: str = ""
+    tree: str | None = None
 
     @property
     def recorded(self) -> bool:
@@ -69,6 +71,7 @@ def load_examples(assets: Path = ASSETS) -> list[Example]:
                 picture=assets / "examples" / f"{name}.webp",
                 trace=assets / "traces" / f"{name}.jsonl",
                 look=entry.get("look", ""),
+                tree=entry.get("tree"),
             )
         )
     return found
@@ -85,7 +88,7 @@ def record(
 
     from fovea_core.pictures import data_url, open_picture
     from fovea_core.request import Request
-    from fovea_core.settings import make_settings
+    from fovea_core.settings import make_settings, parse_tree
     from fovea_core.worksite import make_picture
 
     for example in examples:
@@ -95,7 +98,7 @@ def record(
         Image.fromarray(drawn.rgb).save(example.picture, quality=PICTURE_QUALITY, method=6)
         # Read back through the door that every picture takes, so that Run on the page repeats exactly this.
         rgb = open_picture(example.picture).rgb
-        request = Request(rgb, example.question, make_settings(max_new_tokens=budget))
+        request = Request(rgb, example.question, make_settings(max_new_tokens=budget, tree=parse_tree(example.tree)))
         warm = list(engine.run(request))
         events = tuple(_with_comparison(engine, request))
         write(example.trace, Trace(Header(data_url(rgb)), events))

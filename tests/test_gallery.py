@@ -8,12 +8,13 @@ import re
 import subprocess
 import sys
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from fovea_core import cli
-from fovea_core.examples import Example, load_examples
+from fovea_core.examples import KIND_NAMES, Example, load_examples
 from fovea_core.gallery import GalleryError, gallery_html, write_gallery
 from fovea_core.trace.codec import encode_header
 from fovea_core.trace.record import read
@@ -94,3 +95,14 @@ def test_gallery_and_files_need_neither_torch_nor_gradio(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_branches_are_to_be_seen_in_every_kind_of_picture():
+    """A sure drafter makes chains where cost decides: some runs of each kind are recorded with a tree, as the page promises."""
+    shown = set()
+    for example in load_examples():
+        drafted = [event for event in read(example.trace).events if event.kind == "node_drafted"]
+        siblings = Counter((event.round, event.parent) for event in drafted)
+        if any(count > 1 for count in siblings.values()):
+            shown.add((example.kind, example.tree is not None))
+    assert {(kind, True) for kind in KIND_NAMES} <= shown
