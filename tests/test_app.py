@@ -373,7 +373,8 @@ def test_a_run_in_which_little_was_drafted_says_so():
         started = events[0].model_copy(update={"shape": Shape(depth=3, width=4, nodes=13)})
         assert "Drafting paid" not in finished_text(fold([started, *events[1:]]))
     assert False in seen
-    opening = [event for event in read(load_examples()[0].trace).events if event.kind in ("run_started", "prefill_done")]
+    by_cost = next(example for example in load_examples() if example.tree is None)
+    opening = [event for event in read(by_cost.trace).events if event.kind in ("run_started", "prefill_done")]
     nothing = {"accepted": [], "rejected": [], "unverified": [], "pruned": 0, "draft_ms": 0, "select_ms": 0, "verify_ms": 9}
     empty = [RoundVerified(n=2 + i, round=i, bonus=1, bonus_text="x", emitted=[1], **nothing) for i in range(5)]
     assert "Drafting paid in 0 of 5 rounds" in finished_text(fold([*opening, *empty]))
