@@ -1,8 +1,8 @@
 """What the page costs a reader: started as ``app.py`` in a process of its own, watched from a headless Chromium.
 
 Keys: ``event_p50_ms``, ``event_p95_ms``: from the moment the engine decided an event to the frame that was painted after the
-player took its line, live runs of the embedded model; ``bytes_per_round``: of a live run's stream with the default tree, the
-picture and the wait for the model left out; ``scrub_ms``: script and forced layout of one scrub step of a 500-token trace,
+player took its line, live runs of the embedded model; ``bytes_per_round``: of a live run's stream with the example's own tree,
+the picture and the wait for the model left out; ``scrub_ms``: script and forced layout of one scrub step of a 500-token trace,
 median; ``export_kb``: a standalone page of 100 steps without its picture; ``gallery_visible_s``: from the start of the process
 to a gallery on screen.
 """
@@ -92,7 +92,8 @@ def bench_page(
 ) -> dict[str, Any]:
     """All figures of the page on this machine. Raises SettingsError where no browser is there or the page does not start.
 
-    prices: a result of bench builtin whose prices choose the trees, so that the bytes of two machines can be compared.
+    prices: a result of bench builtin whose prices choose the trees of an example that names none, so that the bytes of two
+    machines can be compared.
     """
     trace = read(EXAMPLE)
     with _browser() as browser, tempfile.TemporaryDirectory() as folder:
