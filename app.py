@@ -44,7 +44,10 @@ def main() -> None:
     if arguments.offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
 
-    from app.build import build_page, launch_page
+    from app.stubs import no_stubs
+
+    with no_stubs():
+        from app.build import build_page, launch_page
     from app.loaded import load_builtin, read_prices
     from app.models import Models, offered
     from app.news import log_events

@@ -8,13 +8,15 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from app.api import add_api
-from app.charts import plotly_js
+from app.charts import charts_head, plotly_js
+from app.comparison import comparison_head
 from app.guard import CLEANED_EVERY_S, KEPT_NOTE, KEPT_S, MOST_CLIENTS, Guard
 from app.models import Models
 from app.pages.compare import build_compare
 from app.pages.explain import build_explain
 from app.pages.lab import build_lab, measured, wire_lab
-from app.pages.learn import build_learn
+from app.pages.learn import build_learn, learn_head
+from app.player import player_head
 from app.session import Session
 from app.theme import CSS, make_theme
 from fovea_core.examples import ASSETS, Example, load_examples
@@ -69,6 +71,7 @@ def launch_page(blocks: gr.Blocks, host: str | None = None, port: int | None = N
         prevent_thread_lock=True,
         theme=make_theme(),
         css_paths=CSS,
+        head=player_head() + charts_head() + comparison_head() + learn_head(),
         ssr_mode=False,
         run_history=False,
         footer_links=["api"],

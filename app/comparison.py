@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from app.player import player_head
 from app.widgets import next_order
 from fovea_core.examples import ASSETS
 
@@ -35,10 +34,10 @@ sync();
 
 @lru_cache(maxsize=1)
 def comparison_head() -> str:
-    """Markup for a document head: the player, which Gradio adds once however many components bring it, and this widget."""
+    """Markup for a document head that brings this widget; the player's has to be there too."""
     folder = ASSETS / "compare"
     script = "\n".join((folder / name).read_text("utf-8") for name in SCRIPTS)
-    return f"{player_head()}<style>{(folder / 'compare.css').read_text('utf-8')}</style><script>{script}</script>"
+    return f"<style>{(folder / 'compare.css').read_text('utf-8')}</style><script>{script}</script>"
 
 
 def shown_sides(a: Sequence[str] | None, b: Sequence[str] | None, order: int | None = None) -> dict:
@@ -57,7 +56,6 @@ def make_comparison(**options) -> gr.HTML:
         value=shown_sides([], []),
         html_template=_TEMPLATE,
         js_on_load=_ON_LOAD,
-        head=comparison_head(),
         apply_default_css=False,
         **options,
     )

@@ -153,7 +153,8 @@ def shown(
     same = ours and None not in settings and started.settings.get("depth_limit") is None
     run = "Run repeats it live." if same else "Run asks the same question again with the settings below."
     said = f"A recorded run, no model needed. {finished_text(summary)} {run}"
-    lines = shown_lines([encode_header(trace.header), *trace.lines()], charts=charts_of(summary), name=name)
+    batches = [encode_header(trace.header), wired("\n".join(trace.lines()))]
+    lines = shown_lines(batches, charts=charts_of(summary), name=name)
     values = [gr.skip() if value is None else value for value in settings]
     return [picture, started.question, gr.update(visible=False), lines, status(said), *values]
 

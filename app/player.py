@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from app.charts import charts_head, plotly_js
+from app.charts import plotly_js
 from app.saving import make_file
 from app.widgets import next_order
 from fovea_core.page import player_css, player_js
@@ -58,7 +58,7 @@ const sync = () => {
   if (!lines) return player.links?.missing();
   player.set(unpacked(lines));
   if (lines.length) player.links?.arrived(name);
-  charts.show(figures);
+  charts.show(figures && JSON.parse(figures));
   if (asked) requestAnimationFrame(() => window.FOVEA.intoView(element)); // once the page is as long as the run makes it
 };
 watch("value", sync);
@@ -100,7 +100,9 @@ def shown_lines(
 ) -> dict:
     """The player's value. ``lines``: header and event lines, or batches of them joined by line breaks (``wired`` or not), a
     list that only grows; None keeps what the player shows. ``order``: of an update, None = newer than all values before.
-    ``charts``: figures of a run that has ended (app/charts.py). ``name``: of a recorded example, by which links call it."""
+    ``charts``: figures of a run that has ended (app/charts.py); they travel as one text, since the browser copies a value
+    number by number, several times an update. ``name``: of a recorded example, by which links call it."""
+    charts = charts and json.dumps(charts)
     lines = None if lines is None else list(lines)
     return {"order": next_order() if order is None else order, "lines": lines, "charts": charts, "name": name}
 
@@ -113,8 +115,9 @@ def make_player(whole: bool = False, redraft: bool = False, **options) -> gr.HTM
     Event ``open``: the reader dropped a trace on it; event ``link``: an address asks for the example ``name``. ``whole``: the
     player of the page, which follows links and has its files made here (app/saving.py); only one may. ``redraft``: patches can
     be erased and a step drafted again; the events ``redraft`` and ``cancel_redraft`` then have to be answered
-    (app/redrafts.py). Use ``show_progress="hidden"`` on every event that writes to it. ``options`` are passed to gr.HTML
-    (elem_id, visible, render, ...).
+    (app/redrafts.py). The page's head has to bring ``player_head`` and ``charts_head``: as an argument of the component they
+    would be copied in the browser at every update. Use ``show_progress="hidden"`` on every event that writes to it.
+    ``options`` are passed to gr.HTML (elem_id, visible, render, ...).
     """
     import gradio as gr
 
@@ -125,7 +128,6 @@ def make_player(whole: bool = False, redraft: bool = False, **options) -> gr.HTM
         value=shown_lines([]),
         html_template=_TEMPLATE,
         js_on_load=constants + (_ENGINE if redraft else _NO_ENGINE) + _ON_LOAD,
-        head=player_head() + charts_head(),
         apply_default_css=False,
         server_functions=[make_file] if whole else None,
         whole=whole,

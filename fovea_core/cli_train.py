@@ -20,6 +20,7 @@ def train_target(
     ] = None,
     samples: Annotated[int | None, typer.Option(help="Pictures to learn from in total (default: the recipe's).")] = None,
     pictures: Annotated[int, typer.Option(help="Pictures drawn of every kind.")] = 5_500,
+    scale: Annotated[float, typer.Option(help="Supersampling of the drawing; the demos' is 2, three times as slow.")] = 0.5,
     start: Annotated[Path | None, typer.Option(help="Go on from this finished target's weights.")] = None,
     first_seed: Annotated[int, typer.Option(help="Of the pictures; choose a fresh one with --start.")] = 0,
     minutes: Annotated[float | None, typer.Option(help="End this sitting after so many minutes.")] = None,
@@ -40,6 +41,7 @@ def train_target(
         recipe = recipe.onward()
     how = {
         "first_seed": first_seed,
+        "scale": scale,
         "start": start,
         "minutes": minutes,
         "threads": threads,

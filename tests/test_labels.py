@@ -15,9 +15,20 @@ from fovea_core.train.labels import (
     cell_labels,
     main_things,
     shown_facts,
+    shows_words,
 )
 from fovea_core.worksite import make_picture
 from fovea_core.worksite.base import Picture, Thing
+
+
+def test_pictures_with_sign_words_are_told_from_their_cells():
+    """The spec says it, too: of all pictures of writing those that have a word."""
+    found = []
+    for seed in range(1, 90, 3):
+        picture = make_picture("text", seed, scale=0.5)
+        labels = cell_labels(picture, main_things(picture, letterbox(picture.rgb, 224)[1], 14))
+        found.append((bool(shows_words(labels[None])[0]), any("word" in item for row in picture.spec["rows"] for item in row)))
+    assert all(told == written for told, written in found) and {told for told, _ in found} == {True, False}
 
 
 def test_cell_labels_match_a_pixel_count():

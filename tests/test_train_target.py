@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fovea_core.train import data, learner, packing, target
-from fovea_core.train.labels import SIZES
+from fovea_core.train.labels import LABELS, MARKS, SIZES
 from fovea_core.train.tokenizer import ANSWER, ASK, EOS, load_tokenizer, train_tokenizer
 
 TINY = learner.TargetRecipe(
@@ -81,6 +81,19 @@ def test_packed_targets_are_the_next_tokens(tokenizer_file, shards):
         if value >= 0:
             assert value == tokens[index + 1] and index >= tokens.index(ANSWER)
     assert targets[-1] == -100
+
+
+def test_pictures_with_sign_words_can_be_asked_for(shards, tmp_path):
+    """They are a share of their own, and no further pictures."""
+    for file in shards.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    labels = np.zeros((3, len(SIZES), 14, 14), np.uint8)
+    labels[1, LABELS.index("mark"), 3, 4] = 1 + MARKS.index("exit")
+    np.save(tmp_path / "0.labels.npy", labels)
+    drawn, rng = data.Shards(tmp_path), np.random.default_rng(0)
+    assert len(list(drawn)) == drawn.refresh() == 3
+    assert {drawn.pick(rng, {data.SIGNED: 0.5}).kind for _ in range(8)} == {"text"}
+    assert {drawn.pick(rng, {data.SIGNED: 0.5, "chart": 0.5}).kind for _ in range(30)} == {"text", "chart"}
 
 
 def test_resume_equals_a_straight_run(tokenizer_file, shards, tmp_path):

@@ -18,15 +18,11 @@ SCRIPTS = ("pick.js", "parts.js", "writing.js", "looking.js", "learn.js")
 # Static on purpose, as the player's: Gradio evaluates templates as code.
 _TEMPLATE = '<div class="fovea-learn"></div>'
 _ON_LOAD = """
-const begin = () => {
-  if (!window.FOVEA?.createPlayer || !window.FOVEA.createLearn) return setTimeout(begin, 50);
-  const pick = (index) => trigger("pick", { index });
-  const learn = window.FOVEA.createLearn(element.querySelector(".fovea-learn"), { pick });
-  const sync = () => props.value && learn.set(props.value);
-  watch("value", sync);
-  sync();
-};
-begin();
+const pick = (index) => trigger("pick", { index });
+const learn = window.FOVEA.createLearn(element.querySelector(".fovea-learn"), { pick });
+const sync = () => props.value && learn.set(props.value);
+watch("value", sync);
+sync();
 """
 
 
@@ -66,7 +62,6 @@ def build_learn(examples: Sequence[Example]) -> gr.HTML:
         value=lesson_value(runs),
         html_template=_TEMPLATE,
         js_on_load=_ON_LOAD,
-        head=learn_head(),
         apply_default_css=False,
         elem_id="fx-learn",
     )

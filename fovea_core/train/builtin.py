@@ -42,11 +42,11 @@ def make_tokenizer(path: Path) -> Path:
     return path
 
 
-def draw_pictures(folder: Path, first: int, each: int, workers: int = 1) -> Path:
+def draw_pictures(folder: Path, first: int, each: int, workers: int = 1, scale: float = 0.5) -> Path:
     """``each`` pictures of every kind with seeds from ``first`` on, the kinds taking turns so that training may begin early."""
     for start in range(0, each, _SHARD):
         for kind in KINDS:
-            draw_shards(folder, kind, first + 3 * start, min(_SHARD, each - start), _SHARD, workers)
+            draw_shards(folder, kind, first + 3 * start, min(_SHARD, each - start), _SHARD, workers, scale)
     return folder
 
 
@@ -59,6 +59,7 @@ def make_target(
     start: Path | None = None,
     export: Path | None = None,
     workers: int = 1,
+    scale: float = 0.5,
     **training,
 ) -> Path:
     """Tokenizer, pictures, training, export; every part that is already there is kept. ``training`` goes to train_target.
@@ -71,7 +72,7 @@ def make_target(
         work.mkdir(parents=True, exist_ok=True)
         shutil.copy(start / "tokenizer.json", tokenizer)
     make_tokenizer(tokenizer)
-    shards = draw_pictures(work / "pictures", first_seed, pictures, workers)
+    shards = draw_pictures(work / "pictures", first_seed, pictures, workers, scale)
     checkpoint = train_target(shards, work / "target", tokenizer, recipe, start=start, **training)
     return export_target(checkpoint, tokenizer, export) if export else checkpoint
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -17,7 +18,7 @@ import numpy as np
 from tqdm import tqdm
 
 from fovea_core.targets.geometry import letterbox
-from fovea_core.train.labels import cell_labels, main_things, shown_facts
+from fovea_core.train.labels import cell_labels, main_things, shown_facts, shows_words
 from fovea_core.worksite import make_picture, words
 from fovea_core.worksite.suggesting import questions_of
 
@@ -28,6 +29,10 @@ ARRAYS = ("pixels", "valid", "labels", "things")
 def kind_of(seed: int) -> str:
     """The kind of picture that a seed of a workload draws: scene, text, chart in turn."""
     return words.KINDS[seed % 3]
+
+
+#: Beside the kinds: the pictures that show sign words. Few do, and a word is one token, so words are learnt last.
+SIGNED = "signed"
 
 
 def draw(seed: int, size: int = 224, cells: int = 14, scale: float = 0.5) -> tuple:
@@ -42,8 +47,9 @@ def draw(seed: int, size: int = 224, cells: int = 14, scale: float = 0.5) -> tup
     return pixels, place.valid(cells), cell_labels(picture, things), things, questions, facts
 
 
-def draw_shards(out: Path, kind: str, first: int, count: int, shard: int = 300, workers: int = 1) -> None:
-    """Draw ``count`` pictures of ``kind`` with seeds from ``first`` on into shards; shards that exist are kept (resumable)."""
+def draw_shards(out: Path, kind: str, first: int, count: int, shard: int = 300, workers: int = 1, scale: float = 0.5) -> None:
+    """Draw ``count`` pictures of ``kind`` with seeds from ``first`` on into shards; shards that exist are kept (resumable).
+    ``scale``: the canvas's supersampling (2 is the demos', three times as slow as a half)."""
     out.mkdir(parents=True, exist_ok=True)
     seeds = [s for s in range(first, first + 3 * count) if kind_of(s) == kind]
     with ProcessPoolExecutor(workers) as pool:
@@ -51,7 +57,7 @@ def draw_shards(out: Path, kind: str, first: int, count: int, shard: int = 300, 
             path = out / f"{kind}-{seeds[start]:08d}"
             if path.with_suffix(".json").exists():
                 continue
-            drawn = list(pool.map(draw, seeds[start : start + shard], chunksize=10))
+            drawn = list(pool.map(partial(draw, scale=scale), seeds[start : start + shard], chunksize=10))
             *arrays, questions, facts = zip(*drawn, strict=True)
             for name, part in zip(ARRAYS, arrays, strict=True):
                 np.save(path.with_suffix(f".{name}.npy"), np.stack(part))
@@ -78,7 +84,7 @@ class Shards:
     """All shards drawn so far in a folder; ``refresh`` notices new ones while another process still draws."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.samples, self._known = folder, {kind: [] for kind in words.KINDS}, set()
+        self.folder, self.samples, self._known = folder, {kind: [] for kind in (*words.KINDS, SIGNED)}, set()
         self.refresh()
 
     def refresh(self) -> int:
@@ -90,13 +96,17 @@ class Shards:
             meta = json.loads(path.read_text())
             arrays = [np.load(path.with_suffix(f".{n}.npy"), mmap_mode="r") for n in ARRAYS]
             rows = zip(meta["kinds"], meta["questions"], meta["facts"], strict=True)
+            signed = shows_words(arrays[ARRAYS.index("labels")])
             for row, (kind, questions, facts) in enumerate(rows):
-                self.samples[kind].append(Sample(kind, *(a[row] for a in arrays), questions, facts))
-        return sum(map(len, self.samples.values()))
+                sample = Sample(kind, *(a[row] for a in arrays), questions, facts)
+                self.samples[kind].append(sample)
+                if signed[row]:
+                    self.samples[SIGNED].append(sample)
+        return sum(len(self.samples[kind]) for kind in words.KINDS)
 
     def pick(self, rng: np.random.Generator, shares: dict[str, float]) -> Sample:
-        """A random sample whose kind is drawn by ``shares``."""
-        kinds = [k for k in words.KINDS if self.samples[k] and shares.get(k, 0) > 0]
+        """A random sample whose kind (or SIGNED) is drawn by ``shares``."""
+        kinds = [k for k, known in self.samples.items() if known and shares.get(k, 0) > 0]
         weights = np.array([shares[k] for k in kinds])
         pool = self.samples[kinds[rng.choice(len(kinds), p=weights / weights.sum())]]
         return pool[rng.integers(len(pool))]

@@ -73,6 +73,12 @@ def cell_labels(picture: Picture, things: np.ndarray) -> np.ndarray:
     return np.concatenate([table[:2, bodies], table[2:3, marks], table[3:7, deepest], table[7:, marks], table[2:3, beside]])
 
 
+def shows_words(labels: np.ndarray) -> np.ndarray:
+    """(n,) bool: whether a sign word fills a cell of each picture; ``labels`` (n, 9, cells, cells) as above."""
+    mark = labels[:, LABELS.index("mark")]
+    return np.isin(mark, [1 + MARKS.index(word) for word in words.SIGN_WORDS]).any((-1, -2))
+
+
 def shown_facts(picture: Picture, question: Question) -> list[tuple[int, int, int]]:
     """(start, end, number of the thing that shows it) of each fact of the answer; of a bar's value digit by digit."""
     numbers = {thing.name: number for number, thing in enumerate(picture.things, start=1)}

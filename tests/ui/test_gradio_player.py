@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from app.player import make_player, shown_lines
+from app.charts import charts_head
+from app.player import make_player, player_head, shown_lines
 from fovea_core.trace.codec import decode
 from fovea_core.trace.fold import fold
 from tests.sample_traces import sample_lines
@@ -31,7 +32,9 @@ def server():
         hidden = {"outputs": player, "show_progress": "hidden", "api_visibility": "private"}
         gr.Button("grow", elem_id="grow").click(grow, **hidden)
         gr.Button("hostile", elem_id="hostile").click(lambda: shown_lines(sample_lines("hostile")), **hidden)
-    _, url, _ = page.launch(prevent_thread_lock=True, quiet=True, ssr_mode=False, server_name="127.0.0.1")
+    _, url, _ = page.launch(
+        head=player_head() + charts_head(), prevent_thread_lock=True, quiet=True, ssr_mode=False, server_name="127.0.0.1"
+    )
     yield url
     page.close()
 

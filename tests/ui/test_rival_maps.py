@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 
 from app.comparison import comparison_head
+from app.player import player_head
 from fovea_core.engine import load_engine
 from fovea_core.examples import load_examples
 from fovea_core.pictures import data_url, open_picture
@@ -133,7 +134,9 @@ def test_side_by_side_they_are_called_by_their_names(new_page, tmp_path):
     scale in common, while two sides of one kind have."""
     page, file = new_page(), tmp_path / "pair.html"
     made = "FOVEA.createComparison(document.querySelector('#pair'), {})"
-    file.write_text(f"<!doctype html>{comparison_head()}<div id=pair></div><script>window.pair = {made}</script>", "utf-8")
+    file.write_text(
+        f"<!doctype html>{player_head()}{comparison_head()}<div id=pair></div><script>window.pair = {made}</script>", "utf-8"
+    )
     page.goto(file.as_uri())
     for names, common, said in (
         (("lab-fovea", "lab-tiger"), False, "these do not compare"),
