@@ -97,7 +97,7 @@ def test_the_bench_on_toys(monkeypatch):
         (kind, length, requests) for kind in KINDS for length in lengths for requests in (1, 2)
     ]
     assert out["same_ids_rate"] == 1
-    assert out["answers"] == 3 * 2 * (6 + 1) * (1 + 2) + 6 * 4
+    assert out["answers"] == 3 * 2 * (6 * load.TURNS + 1) * (1 + 2) + 6 * 4
     assert steps[-1][0] == steps[-1][1] == 3 * 5 + 2
     for one in out["settings"]:
         assert list(one["tokens_per_s"]) == [*FIXED, "adaptive"] and min(one["tokens_per_s"].values()) > 0

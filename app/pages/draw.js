@@ -1,4 +1,4 @@
-// The editor of a drawn picture. Value: {id, answer, open, kind, seed, edited, parts, troubles}; parts null: no drawn picture.
+// The editor of a drawn picture. Value: {id, answer, open, kind, seed, edited, parts (JSON), troubles}; parts null: no drawn picture.
 // Changes go to the server in batches, one at a time: what is changed meanwhile waits, the latest of each field.
 const $ = (name) => element.querySelector(".fx-draw-" + name);
 const SOON_MS = 500, LOST_MS = 20000;
@@ -10,7 +10,7 @@ const make = (tag, className, text) => {
   if (text !== undefined) node.textContent = text;
   return node;
 };
-const ink = (name) => props.colours[name] || "transparent";
+const ink = (name) => COLOURS[name] || "transparent";
 
 const send = () => {
   clearTimeout(soon);
@@ -135,7 +135,7 @@ const show = () => {
 };
 
 watch("value", () => {
-  const next = props.value;
+  const next = props.value && { ...props.value, parts: JSON.parse(props.value.parts) };
   if (!next || next.order < (value?.order || 0)) return;
   if (next.id !== value?.id) {
     // Another picture: what was meant for the one before is void.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,12 +37,12 @@ FOLDER = Path(__file__).parent
 
 def make_draw() -> tuple[gr.HTML, gr.State]:
     """The panel and what is drawn in this session; ``wire_draw`` brings them to life."""
+    colours = {name: "#{:02x}{:02x}{:02x}".format(*rgb) for name, rgb in COLOURS.items()}
     panel = gr.HTML(
         value=None,
         html_template=(FOLDER / "draw.html").read_text("utf-8"),
-        js_on_load=(FOLDER / "draw.js").read_text("utf-8"),
+        js_on_load=f"const COLOURS = {json.dumps(colours)};\n" + (FOLDER / "draw.js").read_text("utf-8"),
         apply_default_css=False,
-        colours={name: "#{:02x}{:02x}{:02x}".format(*rgb) for name, rgb in COLOURS.items()},
         elem_id="fx-draw",
     )
     return panel, gr.State(None)
@@ -189,7 +190,8 @@ def checked_seed(text: object) -> int:
 
 
 def panel_of(state: dict, answer: int = 0, troubles: Sequence = (), open: bool = True) -> dict:
-    """Value of the panel. ``answer``: number of the edit that this answers; ``open``: unfold the panel of a new picture."""
+    """Value of the panel. ``answer``: number of the edit that this answers; ``open``: unfold the panel of a new picture. The
+    parts travel as one text, since the browser copies a value text by text, and does so at every update of a run."""
     return {
         "id": state["id"],
         "order": next_order(),
@@ -198,7 +200,7 @@ def panel_of(state: dict, answer: int = 0, troubles: Sequence = (), open: bool =
         "kind": state["kind"],
         "seed": str(state["seed"]),
         "edited": state["spec"] != state["drawn"],
-        "parts": [_part(part) for part in parts_of(state["kind"], state["spec"])],
+        "parts": json.dumps([_part(part) for part in parts_of(state["kind"], state["spec"])]),
         "troubles": list(troubles),
     }
 

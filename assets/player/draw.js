@@ -155,11 +155,12 @@
   }
 
   /** Makes the trajectory strip anew where it has fallen behind; always where ``force``. While steps follow one another it is
-      made every other one, while a run streams every STRIP_MS: its maps take longer to draw than a step of a fast engine. */
+      made every other one, of a run that streams every STRIP_MS, its last step included: the maps take longer to draw than a
+      step of a fast engine. */
   async function restrip(player, force) {
     if (player.options.compact) return; // has none
     const { run, playing } = player, upto = Math.min(player.seen, run.steps), streams = playing && !run.finished;
-    const rest = streams ? (player.strippedAt ?? -Infinity) + STRIP_MS - performance.now() : 0;
+    const rest = streams || player.streamed ? (player.strippedAt ?? -Infinity) + STRIP_MS - performance.now() : 0;
     const behind = run.prefill && (upto !== player.stripAt || run.largestMass !== player.stripScale);
     if (run.prefill && (force || (behind && rest <= 0 && (streams || !playing || upto - player.stripAt >= 2)))) {
       Object.assign(player, { stripAt: upto, stripScale: run.largestMass, strippedAt: performance.now() });

@@ -44,6 +44,7 @@
     /** Takes further lines of the run in view. */
     append(lines) {
       if (!lines.length || this.broken) return;
+      this.streamed = Boolean(this.run.prefill); // it came in pieces
       try {
         for (const line of lines) this.run.add(line);
       } catch (error) {
@@ -80,7 +81,7 @@
       this._stopClock();
       this.run = new Run();
       this.run.serial = serial += 1;
-      Object.assign(this, { floor: 0, at: -1, seen: -1, phase: "done", playing: this.options.autoplay, pinned: null, peeked: null, patch: null, missed: false, used: null, broken: false, dropped: false, paced: false, stripAt: -2, stripScale: 0, barsAt: null });
+      Object.assign(this, { floor: 0, at: -1, seen: -1, phase: "done", playing: this.options.autoplay, pinned: null, peeked: null, patch: null, missed: false, used: null, broken: false, streamed: false, dropped: false, paced: false, stripAt: -2, stripScale: 0, barsAt: null });
       this.stage.clear();
       this.answer.clear();
       this.tree.show(this.run, null);

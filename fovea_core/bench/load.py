@@ -8,6 +8,7 @@ drafter in a setting it has from that setting's own batches, one untimed before;
 
 from __future__ import annotations
 
+import copy
 import gc
 import time
 from collections import Counter
@@ -36,6 +37,8 @@ SEEDS = range(9_500_000, 9_500_024)
 LENGTHS = {"short": 24, "long": 96}
 #: Batches a setting; with fewer pictures than it takes they come again, and the interval then tells the timing's spread only.
 BATCHES = 3
+#: How often a batch is timed in every way; the median counts.
+TURNS = 3
 #: When requests arrive, in multiples of one plain request's time alone: (when, how many).
 BURSTS = ((0, 1), (2, 6), (4, 2), (7, 3))
 BURST_TURNS = 2
@@ -164,6 +167,7 @@ def measure_settings(
             "name": "load",
             "seeds": f"{seeds.start}:{seeds.stop}",
             "batches": BATCHES,
+            "turns": TURNS,
             "resamples": RESAMPLES,
             "lengths": lengths,
             "shapes": {name: shape and shape.model_dump() for name, shape in FIXED.items()},
@@ -202,12 +206,13 @@ def _settings(budget: int) -> RunSettings:
 def time_batch(
     ways: Ways, chooser: Counting, runs: list[TargetRun], wanted: list[list[int]], budget: int, number: int
 ) -> Batch:
-    """Decode prefilled ``runs`` together, once a way, beginning with way ``number``; ``wanted``: their plain ids.
+    """Decode prefilled ``runs`` together, TURNS times a way, beginning with another way each time; ``wanted``: their plain ids.
 
-    ``chooser`` goes on from batch to batch, as a service's does; the first batch is decoded once untimed before.
+    ``chooser`` goes on from batch to batch, as a service's does; the first batch is decoded once untimed before. Each turn of a
+    batch begins with what was known before it, so that all of them decode alike.
     """
 
-    def go(name: str) -> float:
+    def go(name: str, chooser: Counting) -> float:
         lockstep = ways.lockstep(name, chooser)
         lanes = [lockstep.join(run, _settings(budget)) for run in runs]
         began = time.perf_counter()
@@ -218,11 +223,16 @@ def time_batch(
         return spent
 
     if number == 0:
-        go(ADAPTIVE)
+        go(ADAPTIVE, chooser)
     gc.collect()
     chooser.counts.clear()
-    ms = {name: go(name) for name in ways.turned(number)}
-    return Batch(sum(min(len(ids), budget) - 1 for ids in wanted), ms, chooser.counts.copy())
+    ms: dict[str, list[float]] = {name: [] for name in ways.names}
+    known = [copy.deepcopy(chooser) for _ in range(TURNS - 1)] + [chooser]
+    for turn, knows in enumerate(known):
+        for name in ways.turned(number + turn * len(ways.names) // TURNS):
+            ms[name].append(go(name, knows))
+    tokens = sum(min(len(ids), budget) - 1 for ids in wanted)
+    return Batch(tokens, {name: median(spent) for name, spent in ms.items()}, chooser.counts.copy())
 
 
 def time_bursts(ways: Ways, asked: list[tuple[Case, list[int]]], budget: int, unit_ms: float) -> dict:
