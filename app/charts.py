@@ -16,6 +16,8 @@ from fovea_core.trace.reads import own_reader
 
 #: Longest piece of a word that a hover label shows.
 MOST_CHARS = 32
+#: Of more words a line's markers are small; none at all would hide a word between two without a value.
+MANY_WORDS = 200
 
 
 def plotly_js() -> Path:
@@ -132,7 +134,7 @@ def _line(name: str, ink: str, x: list[int], y: list, hover: str, texts: list[st
         "x": x,
         "y": y,
         "hovertext": texts,
-        "marker": {"symbol": symbol, "size": 6},
+        "marker": {"symbol": symbol, "size": 6 if len(x) <= MANY_WORDS else 3},
         "line": {"dash": dash, "width": 1.5},
         "hovertemplate": f"{hover}<extra></extra>",
     }

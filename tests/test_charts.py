@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from app.charts import charts_of, plotly_js
+from fovea_core.bench.page import lengthened
 from fovea_core.trace.codec import decode, unpack_entries
 from fovea_core.trace.events import RoundVerified
 from fovea_core.trace.fold import fold
@@ -86,6 +87,15 @@ def test_hostile_words_are_escaped():
 
 def test_a_committed_example_has_all_charts():
     check(read("assets/traces/blue-hose.jsonl").events)
+
+
+def test_the_markers_of_a_long_answer_are_small():
+    trace = read("assets/traces/blue-hose.jsonl")
+    sizes = [
+        {line["marker"]["size"] for line in figures(run.events)["shares"]["data"]}
+        for run in (trace, lengthened(trace, tokens=250))
+    ]
+    assert sizes == [{6}, {3}]
 
 
 def test_charts_need_neither_torch_nor_plotly_to_be_made():
