@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fovea_core.decode.abreast import Drafts
-from fovea_core.decode.fovea import FoveaDrafter, FoveaRun
+from fovea_core.decode.fovea import FoveaDrafter
+from fovea_core.decode.fovea_run import FoveaRun
 from fovea_core.settings import RunSettings, Shape
 from tests.test_drafter import SIZE, VOCAB, make_drafter, make_picture
 

@@ -16,7 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from fovea_core.bench.tiny import tiny
-from fovea_core.decode.fovea import FoveaDrafter, FoveaRun
+from fovea_core.decode.fovea import FoveaDrafter
+from fovea_core.decode.fovea_run import FoveaRun
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain
 from fovea_core.decode.verify import Reader

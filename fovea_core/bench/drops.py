@@ -13,7 +13,8 @@ import torch
 from fovea_core.bench.score import place_facts
 from fovea_core.bench.scoring import run_once
 from fovea_core.bench.workloads import MAPS, TREES, Case
-from fovea_core.decode.fovea import FoveaDrafter, FoveaRun
+from fovea_core.decode.fovea import FoveaDrafter
+from fovea_core.decode.fovea_run import FoveaRun
 from fovea_core.decode.redraft import states_along
 from fovea_core.settings import RunSettings
 from fovea_core.targets.base import News, Target

@@ -17,7 +17,8 @@ import torch
 from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, machine, versions
 from fovea_core.bench.shapes import random_target
 from fovea_core.decode.cost import device_name
-from fovea_core.decode.fovea import FoveaDrafter, FoveaRun
+from fovea_core.decode.fovea import FoveaDrafter
+from fovea_core.decode.fovea_run import FoveaRun
 from fovea_core.decode.verify import Reader, verify
 from fovea_core.drafter.model import Drafter, DrafterConfig
 from fovea_core.memory.select import PAPER_BOUNDS

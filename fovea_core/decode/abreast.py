@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fovea_core.decode.draft import DraftRun
-from fovea_core.decode.fovea import FoveaRun
+from fovea_core.decode.fovea_run import FoveaRun
 from fovea_core.decode.tree import Draft
 from fovea_core.memory.correct import StackedMemory
 from fovea_core.memory.select import Policy

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import torch
 
-from fovea_core.decode.fovea import FoveaDrafter, FoveaRun
+from fovea_core.decode.fovea import FoveaDrafter
+from fovea_core.decode.fovea_run import FoveaRun
 from fovea_core.drafter.step import Body, FoldedDrafter
 from fovea_core.memory.correct import FoldedMemory
 from fovea_core.memory.select import Policy, make_policy

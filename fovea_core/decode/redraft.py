@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 
 from fovea_core.decode.draft import Drafter, sight
-from fovea_core.decode.fovea import FoveaRun
+from fovea_core.decode.fovea_run import FoveaRun
 from fovea_core.decode.loop import decode
 from fovea_core.decode.report import picture_sha256
 from fovea_core.decode.tree import Draft

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import torch
 
-from fovea_core.decode.fovea import SPECULATIVE, FoveaRun, Grown
+from fovea_core.decode.fovea import SPECULATIVE
+from fovea_core.decode.fovea_run import FoveaRun, Grown
 from fovea_core.decode.rival_reads import Cells, Taken, look_at_entries
 from fovea_core.decode.sketch import Sketch
 from fovea_core.drafter.rival import LOOKED, Given, RivalDrafter, View, grid_cells, pool_cells
