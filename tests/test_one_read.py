@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 import torch
 
 from fovea_core.bench.tiny import tiny
+from fovea_core.decode.choose import Chooser
+from fovea_core.decode.cost import NODES
 from fovea_core.decode.lookup import LookupDrafter
 from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain
@@ -68,13 +71,36 @@ def told(target, drafter, settings, early: bool) -> list[dict]:
     ids=str,
 )
 @pytest.mark.parametrize("which", ["toy", "qwen"])
-def test_one_read_tells_the_same(which, wanted, request):
-    """Event by event the same run, and plain decoding's ids."""
+def test_one_read_tells_the_same(which, wanted, request, monkeypatch):
+    """Event by event the same run, and plain decoding's ids; where cost chooses, as a host that sends whole drafts."""
     target, drafter = request.getfixturevalue(which)
+    monkeypatch.setattr(Chooser, "whole", property(lambda chooser: True, lambda chooser, value: None))
+    monkeypatch.setattr(Chooser, "trim", lambda chooser, draft, shape: (chooser.sent(draft, shape), draft)[1])
     settings = make_settings(max_new_tokens=20, **wanted)
     early, late = (told(target, drafter, settings, early) for early in (True, False))
     assert early == late
     assert late[-1]["ids"] == decode_plain(target, toy_picture(), QUESTION, settings).ids
+
+
+@pytest.mark.parametrize("level_ms, branches", [(0.0, True), (3.0, False)], ids=["trees", "chains"])
+def test_a_draft_that_cost_chose_is_sent_as_it_grew(toy, level_ms, branches):
+    """Read once it may not be trimmed; what the chooser expects of a forward's rows is what is sent."""
+    target, drafter = toy
+    table = CostTable(tokens=[1, 8, 40], verify_ms=[4.0, 4.1, 4.2], level_ms=level_ms, chain_level_ms=0.02)
+    settings = make_settings(max_new_tokens=40)
+    events = list(decode(target, drafter, toy_picture(), QUESTION, settings, cost=table, early=False))
+    assert events[-1].ids == decode_plain(target, toy_picture(), QUESTION, settings).ids
+    sizes, widths = [], []
+    for event in events:
+        if event.kind == "node_drafted":
+            if event.node == 1:
+                sizes.append(Counter())
+            sizes[-1][event.depth] += 1
+    for levels in sizes:
+        width, depth = levels[1], max(levels)
+        widths.append(width)
+        assert 1 + levels.total() == (depth + 1 if width == 1 else min(NODES, 1 + width + (depth - 1) * width**2))
+    assert len(sizes) > 3 and (max(widths) > 1) == branches
 
 
 @pytest.mark.parametrize("draw", [{}, DRAWN], ids=["greedy", "drawn"])

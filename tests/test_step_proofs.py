@@ -23,6 +23,7 @@ from fovea_core.decode.plain import decode_plain
 from fovea_core.decode.verify import Reader
 from fovea_core.drafter.step import FoldedDrafter
 from fovea_core.settings import Shape, make_settings
+from fovea_core.trace.events import CostTable
 from tests.toys import toy_drafter, toy_picture
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -121,12 +122,12 @@ def pair():
     return target, toy_drafter(target)
 
 
-def rounds_of(target, drafter, settings):
+def rounds_of(target, drafter, settings, **given):
     """(reads of the round, its event) of every round of a run as a GPU makes it."""
     reads = HostReads(target.backbone, target.embedding, target.head, target.norm, drafter)
     found = []
     with reads:
-        for event in decode(target, drafter, toy_picture(), QUESTION, settings, early=False):
+        for event in decode(target, drafter, toy_picture(), QUESTION, settings, early=False, **given):
             if event.kind == "round_verified":
                 found.append((Counter(reads.reads), event))
             if event.kind in ("prefill_done", "round_verified"):
@@ -145,6 +146,16 @@ def test_one_host_read_a_round(pair, tree, detail, draw):
     found = rounds_of(target, drafter, settings)
     assert len(found) > 5 and any(event.rejected for _, event in found)
     assert all(reads == Counter({"cpu": 1}) for reads, _ in found), found
+
+
+@pytest.mark.parametrize("detail", ["rounds", "nodes"])
+def test_one_host_read_a_round_where_cost_chooses(pair, detail):
+    """Chains and trees are sent whole: nobody has to look at one before the target does."""
+    target, drafter = pair
+    table = CostTable(tokens=[1, 8, 40], verify_ms=[4.0, 4.1, 4.2], level_ms=0.0, chain_level_ms=0.02)
+    found = rounds_of(target, drafter, make_settings(max_new_tokens=24, detail=detail), cost=table)
+    drafted = [reads for reads, event in found if event.accepted or event.rejected or event.unverified]
+    assert len(drafted) > 3 and all(reads == Counter({"cpu": 1}) for reads in drafted), found
 
 
 @pytest.mark.parametrize("policy", ["topk-4", "dense", "none", "tiger-4", "static-4", "agnostic-4", "state-4", "foveated"])

@@ -79,7 +79,12 @@ class Chooser:
     ``trim`` keeps the nodes with the largest estimated acceptance: cumulative draft probability times what that has been
     worth at that depth. Both maximise expected tokens / expected cost. ``guess``: how often a level of a chain is
     accepted where the one above it is, before anything was seen of it.
+
+    ``whole``: drafts are sent as they were grown, since the host would have to read one to trim it; ``sent`` then takes the
+    place of ``trim``, once the round is read.
     """
+
+    whole = False
 
     def __init__(self, table: CostTable, levels: int, guess: float | None = None) -> None:
         self.table, self.levels = table, max(1, levels)
@@ -110,7 +115,8 @@ class Chooser:
             round_ms, level_ms = self.drafting(kind, load)
             for depth in range(1, levels + 1):
                 drafting = load * (round_ms + depth * level_ms)
-                spent = drafting + _between(costs, load * nodes[depth]) + owed_ms * tokens[depth] / room
+                rows = _candidates(kind.width, depth) if self.whole else nodes[depth]
+                spent = drafting + _between(costs, load * rows) + owed_ms * tokens[depth] / room
                 rate = load * tokens[depth] / spent
                 if rate > best_rate:
                     best, best_rate = (kind, depth), rate
@@ -135,6 +141,10 @@ class Chooser:
             if (rate := tokens / (spent + self._costs[1 + sent])) > best:
                 best, count = rate, sent
         return self.keep(draft, shape, sorted(order[:count]), estimate)
+
+    def sent(self, draft: Draft, shape: Shape) -> None:
+        """A draft asked for as ``shape`` was sent whole; remember what each level was worth."""
+        self.keep(draft, shape, list(range(1, draft.size)), self.estimates(draft))
 
     def keep(self, draft: Draft, shape: Shape, kept: list[int], estimate: list[float]) -> Draft:
         """The nodes ``kept``, rising, of a draft with acceptance ``estimate`` of all; remember what each level was worth."""
@@ -188,6 +198,11 @@ def cumulative(draft: Draft) -> list[float]:
         if parent >= 0:
             total[node] += total[parent]
     return [math.exp(logp) for logp in total]
+
+
+def _candidates(width: int, depth: int) -> int:
+    """Rows of a forward over all that is grown in ``depth`` levels, the root's included: at most NODES where it branches."""
+    return depth + 1 if width == 1 else min(NODES, 1 + width + (depth - 1) * width * width)
 
 
 def _between(costs: list[float], rows: float) -> float:

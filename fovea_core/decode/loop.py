@@ -71,8 +71,9 @@ def decode(
     leaves no room for an answer.
 
     ``early``: whether a draft is read, and told, before the target checks it (default: where the target lies on a CPU). On
-    another device each read makes the host wait: without it a round of a fixed shape is read once, at its end, and told then,
-    in the same events; its ``draft_ms`` is then what the host took to ask for the draft, and ``verify_ms`` has the rest.
+    another device each read makes the host wait: without it a round is read once, at its end, and told then, in the same
+    events, and a draft that cost chose is sent whole instead of trimmed; its ``draft_ms`` is then what the host took to ask for
+    the draft, and ``verify_ms`` has the rest.
     """
     early = target.device.type == "cpu" if early is None else early
     if cost is None and settings.tree is None and drafter is not None:
@@ -113,8 +114,7 @@ def decode(
         run.commit(verdict.path)
         root = verdict.emitted[-1]
         proposer.tell(_news(run, verdict, hidden))
-        if chooser:
-            chooser.learn(draft, verdict)
+        proposer.learn(draft, verdict)
         # 6 report
         checked = watch.ms()
         told = [] if early else report.drafted(draft)

@@ -8,21 +8,24 @@ from fovea_core.decode.choose import Chooser
 from fovea_core.decode.draft import DraftRun
 from fovea_core.decode.sketch import Sketch
 from fovea_core.decode.tree import Draft, root_only
+from fovea_core.decode.verify import Verdict
 from fovea_core.settings import Shape
 from fovea_core.targets.base import News
 
 
 class Proposer:
     """Drafts for one run. ``tree`` is the fixed shape, else ``chooser`` decides; ``draft_run`` None drafts nothing. ``early``:
-    the host reads every draft; else one that a drafter can leave on the device stays there, unless ``chooser`` has to see it
-    to say how much of it is sent."""
+    the host reads every draft; else one that a drafter can leave on the device stays there, and all of it is sent."""
 
     def __init__(
         self, draft_run: DraftRun | None, tree: Shape | None, chooser: Chooser | None, vocab_size: int, early: bool = True
     ) -> None:
         self.draft_run, self.tree, self.chooser, self.vocab_size = draft_run, tree, chooser, vocab_size
-        self.late = not early and chooser is None and hasattr(draft_run, "sketch")
+        self.late = not early and hasattr(draft_run, "sketch")
         self._news: list[News] = []
+        self._unread: Shape | None = None  # of the draft that is on its way
+        if chooser:
+            chooser.whole = self.late
 
     def tell(self, news: News) -> None:
         """Committed tokens; the drafter takes them in when it drafts next."""
@@ -38,10 +41,20 @@ class Proposer:
         self.draft_run.extend(*(torch.cat(parts) for parts in zip(*self._news)))
         self._news.clear()
         if self.late and (sketch := self.draft_run.sketch(shape)) is not None:
+            self._unread = shape
             return sketch
         draft = self.draft_run.propose(shape)
         check(draft, shape, root, self.vocab_size)
         return self.chooser.trim(draft, shape) if self.chooser else draft
+
+    def learn(self, draft: Draft, verdict: Verdict) -> None:
+        """What became of a round's ``draft``, read by now: the chooser takes it into account."""
+        unread, self._unread = self._unread, None
+        if self.chooser is None:
+            return
+        if unread is not None:
+            self.chooser.sent(draft, unread)
+        self.chooser.learn(draft, verdict)
 
     def _shape(self, levels: int) -> Shape | None:
         if levels == 0:
