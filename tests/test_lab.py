@@ -93,6 +93,21 @@ def test_shares_stand_beside_shares():
     assert "costs 50 % of tau here; these weights were never trained for it" in prefix and "NOT" not in prefix
 
 
+def test_memory_stands_beside_the_papers():
+    """Ours in MiB, theirs in GiB: what compares are the ratios. A result of before has no such column."""
+    result = policies(**{"fixed prefix, untrained for it": (-1.0, (-2, -0.5), -0.193)})
+    result["workload"]["name"] = "table3"
+    assert len(policy_readings(result)) == 1 and len(policy_table(result)[0]) == 13
+    for row, mib, gib in zip(result["rows"].values(), (3.0, 4.5), (0.378, 0.373)):
+        row["overall"]["memory_mib"], row["paper_gib"] = mib, gib
+    assert policy_readings(result)[-1] == (
+        "Above plain decoding the correction holds 3.0 MiB here, weights not counted (the paper: 0.378 GiB); of that, with the "
+        "paper's ratio in brackets, fixed prefix, untrained for it 1.50 times (0.99)."
+    )
+    columns, rows = policy_table(result)
+    assert columns[-2:] == ["memory above plain, MiB", "paper, GiB"] and [row[-2:] for row in rows][1] == ["4.50", "0.373"]
+
+
 def test_readings_say_what_was_expected_by_kind():
     """Controls below FOVEA on two of three kinds, a fifth of tau lost without a correction; by sure changes only."""
     result = policies(**{"random-16": (-0.5, (-0.6, -0.4), None), "none": (-1.0, (-2, -0.5), None)})

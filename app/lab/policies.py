@@ -36,6 +36,8 @@ def policy_table(result: dict) -> tuple[list[str], list[list]]:
         "drafting, ms a round",
         "choosing, ms of it",
     ]
+    weighed = any(row["overall"].get("memory_mib") is not None for row in result["rows"].values())
+    columns += ["memory above plain, MiB", "paper, GiB"] if weighed else []
     rows = []
     for name, row in result["rows"].items():
         figures, paper = row["overall"], row["paper"]
@@ -52,6 +54,7 @@ def policy_table(result: dict) -> tuple[list[str], list[list]]:
                 percent(figures["captured"]),
                 *(percent(figures.get(name)) for name in ("overlap", "jaccard")),  # results of before have none
                 *(number(figures.get(name)) for name in ("draft_ms", "select_ms")),
+                *([number(figures["memory_mib"]), number(row["paper_gib"], 3)] if weighed else []),
             ]
         )
     return columns, rows
@@ -62,7 +65,7 @@ def policy_readings(result: dict) -> list[str]:
     a whole was expected to show."""
     name = result["workload"].get("name")
     lines = [_line(row, result["rows"][row], PAPER_TAU.get(name)) for row in result["rows"] if row != "fovea"]
-    extra = {"fig4": _best_fixed, "fig6": _depth}.get(name)
+    extra = {"fig4": _best_fixed, "fig6": _depth, "table3": _held}.get(name)
     return [line for line in lines if line] + (extra(result["rows"]) if extra else [])
 
 
@@ -136,6 +139,22 @@ def _best_fixed(rows: dict) -> list[str]:
         f"The cumulative-mass rule decodes {share:.3f} times as fast as the best fixed number, {best} (whose speedup differs "
         f"by {change(part, 'speedup')}); within 1 % was expected"
         + ("." if share >= 0.99 or not known(part, "speedup") else ": NOT what we see.")
+    ]
+
+
+def _held(rows: dict) -> list[str]:
+    """Memory above plain decoding, each way's over the correction's, beside the paper's."""
+    known = {name: row["overall"].get("memory_mib") for name, row in rows.items() if row.get("paper_gib")}
+    if not known.get("fovea") or not all(known.values()):
+        return []
+    ratios = [
+        f"{name} {known[name] / known['fovea']:.2f} times ({rows[name]['paper_gib'] / rows['fovea']['paper_gib']:.2f})"
+        for name in known
+        if name != "fovea"
+    ]
+    return [
+        f"Above plain decoding the correction holds {known['fovea']:.1f} MiB here, weights not counted (the paper: "
+        f"{rows['fovea']['paper_gib']} GiB); of that, with the paper's ratio in brackets, {', '.join(ratios)}."
     ]
 
 

@@ -8,12 +8,13 @@ picture, its speedup from runs that take turns with plain decoding and with all 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from statistics import fmean, median
 
 from fovea_core.bench.machine import BUSY_SHARE, LoadWatch, Sitting
+from fovea_core.bench.memory import peak_bytes
 from fovea_core.bench.models import Loader, load_builtin
 from fovea_core.bench.observe import Choices, Observed
 from fovea_core.bench.pointing import Pointing
@@ -23,6 +24,7 @@ from fovea_core.bench.timing import REPEATS, RESAMPLES, change_interval, interle
 from fovea_core.bench.workloads import MAPS, TREES, Case, draw_case, timed_seeds
 from fovea_core.decode.draft import Drafter
 from fovea_core.decode.interfaces import Interface
+from fovea_core.decode.loop import decode
 from fovea_core.decode.plain import decode_plain
 from fovea_core.settings import RunSettings
 from fovea_core.trace.codec import unpack_entries
@@ -41,13 +43,14 @@ TIMED = "chain"
 class Row:
     """One way to read: ``settings`` beside the workload's; ``interface``: one of decode.interfaces, None = the correction;
     ``model``: a drafter of its own among the models, 'none' = no drafter; ``paper``: its (speedup, tau) change against full
-    FOVEA there."""
+    FOVEA there; ``paper_gib``: its memory above plain decoding there."""
 
     settings: dict = field(default_factory=dict)
     blind: bool = False
     interface: str | None = None
     model: str | None = None
     paper: tuple[float, float] | None = None
+    paper_gib: float | None = None
 
 
 #: Rows of Table 7; the paper's changes stand there, with 16 entries where a control has a number.
@@ -71,10 +74,10 @@ CONTROLS = {
 TABLES = {
     "table7": CONTROLS,
     "table3": {
-        FULL: Row(),
-        "correction + rebuild": Row(interface="rebuild", paper=(-0.091, 0.003)),
-        "fixed prefix, untrained for it": Row(interface="prefix", paper=(-0.174, -0.193)),
-        "dynamic insertion, untrained for it": Row(interface="insertion", paper=(-0.323, 0.075)),
+        FULL: Row(paper_gib=0.378),
+        "correction + rebuild": Row(interface="rebuild", paper=(-0.091, 0.003), paper_gib=0.377),
+        "fixed prefix, untrained for it": Row(interface="prefix", paper=(-0.174, -0.193), paper_gib=0.373),
+        "dynamic insertion, untrained for it": Row(interface="insertion", paper=(-0.323, 0.075), paper_gib=0.361),
         "none": Row({"policy": "none"}),
     },
     "table2": {FULL: Row(), "plain": Row(model="none"), "drafter without memory": Row(blind=True, paper=(-0.585, -1.055))},
@@ -87,11 +90,15 @@ TABLES = {
 }
 
 
+#: Tables whose rows' memory is measured, over the first tokens of an answer: what is held does not grow much after them.
+HELD, HELD_TOKENS = ("table3",), 32
+
+
 @dataclass
 class Measured:
     """What one row did on one picture: tokens behind the first and rounds; hits of facts and facts with a read; mean entries
     and captured mass of all reads (no mass where a drafter has a reader of its own); mean Jaccard distance between the reads of
-    neighbouring words; overlap and jaccard as in observe.Choices (None without reads)."""
+    neighbouring words; overlap and jaccard as in observe.Choices (None without reads); memory_mib: see ``held``."""
 
     tokens: int
     rounds: int
@@ -103,6 +110,7 @@ class Measured:
     same: bool
     overlap: float | None = None
     jaccard: float | None = None
+    memory_mib: float | None = None
 
 
 def measure(case: Case, ran: Ran, plain_ids: list[int], choices: Choices | None = None) -> Measured:
@@ -147,7 +155,7 @@ def read_table(
     """Every row of the table ``name`` on the long question of every seed's picture, as plain values for JSON. ``more``: further
     rows, each a drafter of its own with the paper's change.
 
-    {rows: {name: {overall, scene, text, chart, paper}}, workload, models, machine, ...}; figures as in ``figures``.
+    {rows: {name: {overall, scene, text, chart, paper, paper_gib}}, workload, models, machine, ...}; figures as in ``figures``.
     """
     rows, sitting = TABLES[name], Sitting()
     models = dict(zip(("target", "drafter", "blind"), load(), strict=True))
@@ -169,20 +177,26 @@ def read_table(
         step(f"timing {case.kind} {seed}")
     others = watch.others()
     measured: dict[str, dict[str, list[Measured]]] = {label: {kind: [] for kind in KINDS} for label in rows}
-    shared = SharedPrefill(models["target"])
+    shared, weighed = SharedPrefill(models["target"]), set()
     for seed in seeds:
         case = draw_case(seed, scale)
+        memory: dict[str, float] = {}
+        if name in HELD and case.kind not in weighed:  # it is nearly the same for every picture, and slow to count
+            weighed.add(case.kind)
+            memory = held(models, case, rows)
         plain_ids = decode_plain(shared, case.image, case.long.question, _plain(budget)).ids
         for label, row in rows.items():
             drafter = _drafter(models, row)
             observed = drafter and Observed(drafter)
             ran = _run(shared, observed, case, row, MAPS, budget)
-            measured[label][case.kind].append(measure(case, ran, plain_ids, observed and observed.choices))
+            found = measure(case, ran, plain_ids, observed and observed.choices)
+            measured[label][case.kind].append(replace(found, memory_mib=memory.get(label)))
         step(f"reading {case.kind} {seed}")
     over = {"overall": KINDS, **{kind: [kind] for kind in KINDS}}
     table = {label: {key: figures(label, measured, times, kinds) for key, kinds in over.items()} for label in rows}
     for label, row in rows.items():
         table[label]["paper"] = row.paper and {"speedup_change": row.paper[0], "tau_change": row.paper[1]}
+        table[label]["paper_gib"] = row.paper_gib
     return {
         "rows": table,
         "workload": {
@@ -222,6 +236,18 @@ def time_rows(models: dict, case: Case, rows: dict[str, Row], budget: int) -> di
     return interleaved_ms(ways) | {key: median(values) for key, values in spent.items()}
 
 
+def held(models: dict, case: Case, rows: dict[str, Row]) -> dict[str, float]:
+    """MiB of tensors that every row holds at most while it decodes, above what plain decoding of the case holds (bench.memory):
+    caches, memory, and what a round needs; weights do not count."""
+
+    def most(drafter: Drafter | None, settings: dict) -> int:
+        asked = RunSettings(**({"max_new_tokens": HELD_TOKENS, "tree": TREES[MAPS], "detail": "rounds"} | settings))
+        return peak_bytes(lambda: decode(models["target"], drafter, case.image, case.long.question, asked))
+
+    plain = most(None, {})
+    return {label: (most(_drafter(models, row), row.settings) - plain) / 2**20 for label, row in rows.items()}
+
+
 def _drafter(models: dict, row: Row) -> Drafter | None:
     if row.model is not None:
         return models.get(row.model)
@@ -244,8 +270,8 @@ def figures(name: str, measured: dict, times: dict, kinds: Sequence[str]) -> dic
 
     tau and pointing with their change against FOVEA and its paired 95 % interval (pictures drawn again with replacement inside
     each kind); speedup over plain decoding, prefill included, on the timed chain, and its change; entries, captured, movement,
-    overlap and jaccard: means over pictures; draft_ms and select_ms (see time_rows): over the timed ones. None where nothing
-    was counted.
+    overlap and jaccard: means over pictures; memory_mib (see held): over those weighed; draft_ms and select_ms (see time_rows):
+    over the timed ones. None where nothing was counted.
     """
     mine, full = ([measured[row][kind] for kind in kinds] for row in (name, FULL))
     lengths = [[(m.tokens, m.rounds, f.tokens, f.rounds) for m, f in zip(a, b)] for a, b in zip(mine, full)]
@@ -258,7 +284,7 @@ def figures(name: str, measured: dict, times: dict, kinds: Sequence[str]) -> dic
         out[figure] = own
         out[f"{figure}_change"] = None if own is None or reference is None else own - reference
         out[f"{figure}_interval"] = change_interval(groups)
-    for figure in ("entries", "captured", "movement", "overlap", "jaccard"):
+    for figure in ("entries", "captured", "movement", "overlap", "jaccard", "memory_mib"):
         out[figure] = _mean([getattr(m, figure) for group in mine for m in group])
     for part in ("draft", "select"):
         out[f"{part}_ms"] = _mean([t.get(f"{part} {name}") for kind in kinds for t in times[kind]])
