@@ -29,11 +29,17 @@ def results(folder: Path = MEASURED, studies: Sequence[Study] = STUDIES) -> str:
         if result is None:
             continue
         columns, rows = study.table(result)
-        lines = [f"## {study.title}", "", f"{study.question} {where(result)}", ""]
+        lines = [f"## {study.title}", "", *_paragraph(study.question), "", where(result), ""]
         lines += [*(f"- {line}" for line in study.read(result)), ""]
         lines += [_row(columns), _row(["---", *["---:"] * (len(columns) - 1)]), *map(_row, rows)]
         parts.append("\n".join([*lines, "", f"`{study.command}`"]))
     return "\n\n".join(parts)
+
+
+def _paragraph(text: str) -> list[str]:
+    """A question; further lines of it, as the page has them, are points of a list."""
+    first, *more = text.split("\n")
+    return [first, *([""] if more else []), *(f"- {line}" for line in more if line)]
 
 
 def _row(cells: Sequence) -> str:

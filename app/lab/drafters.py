@@ -56,7 +56,7 @@ def drafter_readings(result: dict) -> list[str]:
         said = f"{name}: {_ends(part, 'speedup')} x plain decoding"
         if "overall" in paper:
             theirs = paper["overall"][0]
-            agrees = part["speedup_ends"] is None or _side(part["speedup_ends"]) == _side(theirs)
+            agrees = part["speedup_ends"] is None or _meet(part["speedup_ends"], theirs)
             said += f"; {_range(theirs)} in the paper" + ("" if agrees else ": NOT what we see")
         if name != FULL:
             said += f". {_against(name, part)}"
@@ -85,6 +85,12 @@ def _side(speedup) -> int:
     """1 where a speedup or all of its range lies above plain decoding, -1 below, 0 neither."""
     low, high = _pair(speedup)
     return 1 if low > 1 else -1 if high < 1 else 0
+
+
+def _meet(ours, theirs) -> bool:
+    """Whether two speedups, or ranges of them, lie on the same side of plain decoding or have something in common."""
+    (low, high), (least, most) = _pair(ours), _pair(theirs)
+    return _side(ours) == _side(theirs) or (low <= most and least <= high)
 
 
 def _range(value) -> str:

@@ -38,7 +38,7 @@ def load_readings(result: dict) -> list[str]:
         f"{whole['settings']} settings ({percent(share)}; Uni-LaSpec: {percent(THEIRS)}); "
         f"{percent(whole['wanted']['share'])} were wanted"
         + ("" if share >= whole["wanted"]["share"] else ": NOT what we see")
-        + "."
+        + f". It is surely below that in {whole['surely_below_best']}."
     )
     fell = "never falls" if not whole["below_plain"] else f"falls in {whole['below_plain']} of {whole['settings']} settings"
     unknown = whole.get("unknown_intervals", 0)  # results of before have none

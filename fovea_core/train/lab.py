@@ -29,7 +29,7 @@ from fovea_core.train.samples import load_samples
 from fovea_core.train.variants import ROWS, TAPS, Variant
 
 #: Optimizer steps of every row; pictures of each kind, four answers each; their first seed.
-STEPS, PICTURES, LAB_SEEDS = 1_600, 1_000, 7_000_000
+STEPS, PICTURES, LAB_SEEDS = 600, 700, 7_000_000
 #: What the exported drafters may weigh together.
 EXPORT_BYTES = 20 * 2**20
 
