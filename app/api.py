@@ -20,7 +20,7 @@ from gradio.utils import get_upload_folder
 
 from app.asking import DRAFTERS, LIMITS, TREES, make_ticket
 from app.models import budget_note, label_of
-from app.session import Session, sentence
+from app.session import TOO_MANY, Session, sentence
 from app.ticket import Ticket, Update
 from fovea_core import pictures
 from fovea_core.settings import MAX_QUESTION_CHARS, POLICY_KINDS
@@ -188,7 +188,7 @@ class Endpoints:
             for update in updates:
                 yield update
         if update is None:
-            raise gr.Error("Too many requests came at once; please try again.", print_exception=False)
+            raise gr.Error(TOO_MANY, print_exception=False)
         if update.trouble:
             raise gr.Error(update.trouble, print_exception=False)
 

@@ -10,7 +10,7 @@ from app.asking import DRAFTERS, recorded_settings, status
 from app.comparison import shown_sides
 from app.handlers import look
 from app.pair import SIDES, make_pair, pair_status, way_of
-from app.session import CHANGED, Session, sentence
+from app.session import CHANGED, TOO_MANY, Session, sentence
 from fovea_core.examples import Example
 from fovea_core.lesson import read_without
 from fovea_core.pictures import open_picture
@@ -59,7 +59,8 @@ class Comparing:
         for update in self.session.run(self.who(request)):
             yield shown_sides(*update.lines, update.order), pair_status(update)
         if update is None:
-            yield gr.skip(), gr.skip()
+            crowded = self.session.crowded(self.who(request))
+            yield gr.skip(), status(TOO_MANY, "trouble") if crowded else gr.skip()
 
     def stop(self, request: gr.Request) -> None:
         """End the run under way within one round; the other one is not begun."""

@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable
 #: Largest body of a request that is no upload; the page's own are far below.
 MAX_BODY_BYTES = 4_000_000
 #: Routes that fetch from elsewhere or write to the disk what nobody removes.
-CLOSED = re.compile(r"/(proxy=|deep_link|run-history|runs(/|$)|dev/|monitoring|file=\s*[a-z][a-z0-9+.-]*:)", re.IGNORECASE)
+CLOSED = re.compile(
+    r"/(proxy=|deep_link|run-history|runs(/|$)|dev/|monitoring|process_recording|file[=/]\s*[a-z][a-z0-9+.-]*:)", re.IGNORECASE
+)
 _ADDRESS = re.compile(r"\s*[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 #: Gradio's page runs inline scripts and makes functions of text; nothing may be asked for or sent anywhere else.
 POLICY = (

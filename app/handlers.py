@@ -12,7 +12,7 @@ from app.asking import DRAFTERS, finished_text, make_ticket, recorded_settings, 
 from app.charts import charts_of
 from app.loaded import BUILTIN
 from app.player import shown_lines, wired
-from app.session import CHANGED, Session, sentence
+from app.session import CHANGED, TOO_MANY, Session, sentence
 from app.ticket import ENDED
 from fovea_core.examples import Example
 from fovea_core.pictures import open_picture
@@ -68,7 +68,11 @@ class Handlers:
             yield shown_lines(batches, update.order, charts), status_of(update)
         # Gradio sends what was yielded last once more when the stream ends: that is to be no whole run. A generator that
         # yields nothing would empty both.
-        yield gr.skip(), gr.skip() if update is None else status_of(update)
+        yield gr.skip(), self._nothing(request.session_hash) if update is None else status_of(update)
+
+    def _nothing(self, who: str) -> dict:
+        """Status where no run began: a request that was refused has said why already."""
+        return status(TOO_MANY, "trouble") if self.session.crowded(who) else gr.skip()
 
     def stop(self, request: gr.Request) -> None:
         """End this client's run within one round."""

@@ -68,7 +68,7 @@ def drafter_of(way: str | None, drafters: Sequence[str] = ("builtin",)) -> tuple
         raise SettingsError("Please choose A and B.")
     if way in WAYS:
         return WAYS[way][1:]
-    if way not in drafters:
+    if way not in drafters or way == "none":  # the policy: what drafts nothing is a way of its own
         return drafters[0], way
     return way, "fovea" if remembers(way) else "none"
 

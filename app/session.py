@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 UPDATES_PER_SECOND = 25
 #: Requests kept whose run nobody has begun yet; each holds a picture, so that more would be a way to fill the memory.
 MOST_KEPT = 16
+#: Clients remembered whose request was not kept, until they ask for it.
+MOST_CROWDED = 256
+TOO_MANY = "Too many requests came at once; please try again."
 CHANGED = "Another model was loaded meanwhile, here or in another tab: look at what is set for it and press Run again."
 
 
@@ -53,6 +56,7 @@ class Session:
         self._loading: Future[None] | None = None  # of the first load; it holds no engine, which could not be let go then
         self._guard = threading.Lock()
         self._tickets: dict[str, Ticket] = {}
+        self._crowded: dict[str, None] = {}  # whose request had to go, the latest last
         self._errands: dict[str, Errand] = {}
         self._line: list[Ticket | Errand] = []
 
@@ -96,7 +100,16 @@ class Session:
             idle = [other for other, kept in self._tickets.items() if not kept.claimed]
             for other in idle[: max(0, len(idle) - MOST_KEPT + 1)]:
                 del self._tickets[other]
+                self._crowded[other] = None
+            self._crowded.pop(who, None)
+            while len(self._crowded) > MOST_CROWDED:
+                del self._crowded[next(iter(self._crowded))]
             self._tickets[who] = ticket
+
+    def crowded(self, who: str) -> bool:
+        """Whether the request of ``who`` had to go because too many came at once; it is said once."""
+        with self._guard:
+            return self._crowded.pop(who, True) is None
 
     def stop(self, who: str) -> bool:
         """Ask the run of ``who`` to end within one round, waiting in the queue or running; False where there is none."""

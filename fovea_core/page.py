@@ -23,6 +23,7 @@ SCRIPTS = (
     "maps.js",
     "heat.js",
     "stage.js",
+    "patches.js",
     "answer.js",
     "names.js",
     "caption.js",

@@ -87,6 +87,9 @@ def test_the_page_tells_nothing_about_the_machine(served):
     [
         "/gradio_api/file=http://127.0.0.1:1/x",
         "/gradio_api/file=HTTPS://example.org/x",
+        "/gradio_api/file/http://127.0.0.1:1/x",
+        "/gradio_api/file/%20Https://example.org/x",
+        "/gradio_api/process_recording",
         "/gradio_api/proxy=https://a.hf.space/x",
         "/gradio_api/deep_link?session_hash=a",
         "/gradio_api/run-history/records",

@@ -18,7 +18,7 @@
     if (item.status === "rejected") {
       const { judged } = item;
       const miss = { near: "a near miss: ", wild: "a wild guess: ", plain: "" }[closeness(judged)];
-      return `rejected, ${miss}target p ${chance(judged.logp)}, rank ${judged.rank + 1}; the target said ${label(judged.target_text)} (p ${chance(judged.target_logp)})`;
+      return `rejected, ${miss}target p ${chance(judged.logp)}, rank ${judged.rank + 1}; the target said ${label(judged.target_text) || "∎"} (p ${chance(judged.target_logp)})`;
     }
     if (item.status === "unverified") return "unverified: below a rejected node, or past the end of the answer";
     return item.status === "pending" ? "proposed" : "accepted";

@@ -27,14 +27,14 @@
     if (!node && item.status === "bonus") {
       const [favourite] = triedAt(run, item);
       if (!favourite) return ["is the target's own word, not drafted."];
-      return ["is the target's own word, not drafted; the drafter tried “", lead.link(label(favourite.text) || "another token", () => lead.item(keyOf(favourite))), "”."];
+      return ["is the target's own word, not drafted; the drafter tried “", lead.link(FOVEA.calledOf(run, favourite), () => lead.item(keyOf(favourite))), "”."];
     }
     if (!node) return ["was accepted; this trace recorded rounds only."];
     const step = node.round.step, chanceOf = node.logp === null || node.logp === undefined ? "" : ` with p ${chance(node.logp)}`;
     const drafted = `was drafted${read ? "" : " without a look"}${chanceOf}`;
     if (node.status === "rejected") {
       const judged = node.judged, miss = { near: "A near miss", wild: "A wild guess", plain: "A miss" }[closeness(judged)];
-      return [`${drafted} and rejected in step ${step}. ${miss}: drafted ${label(node.text)} (target p ${chance(judged.logp)}, rank ${judged.rank + 1}); target ${label(judged.target_text)} (p ${chance(judged.target_logp)}).`];
+      return [`${drafted} and rejected in step ${step}. ${miss}: drafted ${FOVEA.calledOf(run, node)} (target p ${chance(judged.logp)}, rank ${judged.rank + 1}); target ${FOVEA.calledOf(run, { text: judged.target_text, token: judged.target_token })} (p ${chance(judged.target_logp)}).`];
     }
     if (node.status === "unverified") return [`${drafted} in step ${step} and never checked: it hangs below a rejected node, or past the end.`];
     return [`${drafted} and ${node.status === "pending" ? "not judged yet" : `accepted in step ${step}`}.`];

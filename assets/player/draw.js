@@ -3,7 +3,7 @@
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
   const { h, say, label, percent, keyOf, captionOf, makersOf, kindOf, massName, LIMITS, OUTSIDE } = FOVEA;
-  const STRIP_MS = 500;
+  const STRIP_MS = 500, MOST_USED = 24;
 
   /** Brings all that is in view up to date. Each part compares with what it shows, so this may be called often. */
   function drawPlayer(player) {
@@ -107,11 +107,11 @@
     if (player.missed) player.usedBy.replaceChildren(h("p", null, "This part of the picture was not seen by the model."));
     if (!player.patch) return;
     const place = player.patch.map((entry) => player.run.nameOf(entry)).join(" and ");
-    const chips = player.used.slice(0, 24).map(({ word, mass }) => h("button", { type: "button", class: "fv-chip", onclick: () => player._jump(word) }, `${FOVEA.calledOf(player.run, word)} `, h("span", null, percent(mass))));
+    const chips = player.used.slice(0, MOST_USED).map(({ word, mass }) => h("button", { type: "button", class: "fv-chip", onclick: () => player._jump(word) }, `${FOVEA.calledOf(player.run, word)} `, h("span", null, percent(mass))));
     const many = player.used.length === 1 ? "1 word" : `${player.used.length} words`;
     player.usedBy.replaceChildren(
       h("p", null, player.used.length ? `The patch in ${place} was used by ${many}, most mass first:` : `No word used the patch in ${place}.`),
-      h("div", { class: "fv-chips" }, ...chips));
+      h("div", { class: "fv-chips" }, ...chips), player.used.length > MOST_USED ? h("p", { class: "fv-hint" }, `and ${player.used.length - MOST_USED} more with less mass`) : "");
   }
 
   function drawTransport(player) {

@@ -3,8 +3,7 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, say, label, percent, Redrafted } = FOVEA;
-  const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+  const { h, say, label, percent, middleOf, patchBeside, Redrafted } = FOVEA;
 
   /** Numbers in 0..1 that follow from ``seed`` alone (mulberry32). */
   function dice(seed) {
@@ -155,31 +154,20 @@
     }
 
     _key(event) {
-      const { run } = this.player, move = ARROWS[event.key];
-      if (event.altKey || event.ctrlKey || event.metaKey || !run.prefill || !(move || event.key === " " || event.key === "Enter")) return;
+      const { run } = this.player, acts = event.key === " " || event.key === "Enter";
+      if (event.altKey || event.ctrlKey || event.metaKey || !run.prefill) return;
+      const there = acts ? this.cursor ?? middleOf(run) : patchBeside(run, this.cursor, event.key);
+      if (there === undefined) return;
       event.preventDefault();
       event.stopPropagation();
-      if (this.cursor === null) this.cursor = this._middle();
-      else if (move) {
-        const { box } = run.place(this.cursor), there = run.entriesAt((box[0] + box[2]) / 2 + move[0] * (box[2] - box[0]), (box[1] + box[3]) / 2 + move[1] * (box[3] - box[1]));
-        this.cursor = there[0] ?? this.cursor;
-      }
-      if (!move) {
+      this.cursor = there;
+      if (acts) {
         this.stroke = { erases: !this.lost.has(this.cursor) };
         this._brush([[this.cursor]]);
         this._up();
       }
       say(this.player.live, `${run.nameOf(this.cursor)}: ${this.lost.has(this.cursor) ? "erased" : "there"}`);
       this._draw();
-    }
-
-    /** The valid entry nearest to the middle of the picture. */
-    _middle() {
-      const { run } = this.player, far = (entry) => {
-        const { box } = run.place(entry);
-        return Math.hypot((box[0] + box[2]) / 2 - 0.5, (box[1] + box[3]) / 2 - 0.5);
-      };
-      return [...this._validEntries()].reduce((best, entry) => (far(entry) < far(best) ? entry : best));
     }
 
     /* ---- asking the engine ---- */

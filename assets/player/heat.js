@@ -24,11 +24,9 @@
     return (tables[name] = table);
   }
 
-  /** CSS gradient of a palette for the legend. */
-  function gradient(name) {
-    if (name === "spotlight") return "linear-gradient(90deg, rgba(0,0,0,.72), rgba(0,0,0,0))";
-    return `linear-gradient(90deg, ${STOPS[name].split(" ").map((hex) => "#" + hex).join(", ")})`;
-  }
+  /** CSS colours of a palette for a legend, evenly spaced. */
+  const stopsOf = (name) => (name === "spotlight" ? ["rgba(0,0,0,.72)", "rgba(0,0,0,0)"] : STOPS[name].split(" ").map((hex) => "#" + hex));
+  const gradient = (name) => `linear-gradient(90deg, ${stopsOf(name).join(", ")})`;
 
   /** Where along the palette a share of the scale stands: its root, so that a quarter of the largest mass has the middle colour.
       Straight, most of what was retrieved would be as dark as a shadow. */
@@ -212,5 +210,5 @@
     return values;
   }
 
-  Object.assign(FOVEA, { Heat, PALETTES, gradient, valuesOf });
+  Object.assign(FOVEA, { Heat, PALETTES, gradient, stopsOf, valuesOf });
 })();

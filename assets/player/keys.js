@@ -2,12 +2,14 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { PALETTES, projector } = FOVEA;
+  const { PALETTES, projector, walkPatches } = FOVEA;
 
   /** Listens at the player's root: keys, clicks beside everything, dropped files. */
   function listenTo(player) {
     const { root } = player;
+    walkPatches(player);
     root.addEventListener("keydown", (event) => onKey(player, event));
+    root.addEventListener("focusin", (event) => (player.held = event.target));
     root.addEventListener("pointerdown", (event) => {
       if (!event.target.closest("button, input, summary, [tabindex='0'], [data-key], a")) root.focus({ preventScroll: true });
     });

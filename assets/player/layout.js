@@ -10,7 +10,7 @@
   };
   const HELP = [
     ["← →", "one step back, on"], ["Shift ← →", "five steps"], ["Home End", "first step, skip to the end"], ["Space", "play or pause"],
-    ["↑ ↓", "walk along the words or the tree, once one has the focus"], ["Enter", "pin the word in focus"], ["Esc", "unpin, leave the projector"],
+    ["↑ ↓", "walk along the words or the tree, once one has the focus"], ["← ↑ → ↓", "move over the patches, once the picture has the focus; Enter: words that used one"], ["Enter", "pin the word in focus"], ["Esc", "unpin, leave the projector"],
     ["1 2 3 4", "viridis, cividis, magma, spotlight"], ["x", "exact cells instead of the smooth map"], ["p", "projector: large type"], ["e", "erase patches and redraft the step"], ["?", "this list"],
   ];
 
@@ -36,7 +36,7 @@
     const cards = h("div", { class: "fv-strip" });
     player.strip = new Strip(cards, {
       jump: (word) => player._jump(word), pinned: () => player.pinnedWord(), refresh: () => restrip(player, true),
-      draw: (canvas, word, width) => player.stage.paint(canvas, player.run.readOf(word), width),
+      draw: (canvas, word, width) => player.stage.paint(canvas, player.run.readOf(word), width), legend: (pen, x, base, reads) => player.stage.legendOn(pen, x, base, reads, true),
     });
     player.steps = new Steps((step) => player.goto(step));
     player.views = segments("View of the map", [["word", "word", "the map of the word in view"], ["step", "step", "mean over the step's accepted path"], ["answer", "whole answer", "mean over all words shown"]], player.view, (id) => player._setView(id));
@@ -47,7 +47,7 @@
     player.erase = player.options.redraft ? new FOVEA.Erase(player) : null;
     player.caption = h("div", { class: "fv-caption" });
     player.mapNote = h("p", { class: "fv-hint fv-mapnote", role: "status", hidden: true });
-    player.usedBy = h("div", { class: "fv-usedby", hidden: true });
+    player.usedBy = h("div", { class: "fv-usedby", role: "status", hidden: true });
     player.question = h("h2", { class: "fv-question", dir: "auto" });
     player.meta = h("p", { class: "fv-meta" });
     player.pill = h("span", { class: "fv-pill" });

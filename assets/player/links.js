@@ -26,10 +26,10 @@
   /** The fragment of what ``player`` shows, without its #; "" before it shows a step. */
   function writePlace(player) {
     if (player.at < 0) return "";
-    const item = player.item(player.pinned), parts = player.name ? [["run", player.name]] : [];
-    parts.push(["step", player.at]);
-    if (item && item.judged === undefined) parts.push(["word", item.index]);
-    else if (item) parts.push(["node", item.id]);
+    const item = player.item(player.pinned), parts = player.name ? [["run", player.name]] : [], node = item && item.judged !== undefined;
+    parts.push(["step", node ? item.round.step : player.at]); // a node's number counts within its own step
+    if (node) parts.push(["node", item.id]);
+    else if (item) parts.push(["word", item.index]);
     if (player.view !== "word") parts.push(["view", player.view]);
     return parts.map((part) => part.join("=")).join("&");
   }

@@ -101,7 +101,7 @@
       for (let i = this.body.childElementCount; i < run.steps; i += 1) {
         const round = run.rounds[i], v = round.verdict, read = run.readAt(round, 0);
         const words = run.words.slice(round.firstWord, round.firstWord + v.accepted.length).map((word) => word.text || (word.bytes ? "" : "∎")).join("");
-        const rejected = [...round.nodes.values()].filter((node) => node.status === "rejected").map((node) => label(node.text)).join(", ");
+        const rejected = [...round.nodes.values()].filter((node) => node.status === "rejected").map((node) => label(node.text) || "∎").join(", ");
         const cell = (text) => h("td", null, text);
         this.body.append(h("tr", null,
           h("th", { scope: "row" }, h("button", { type: "button", class: "fv-link", onclick: () => this.onjump(round.step) }, String(round.step))),

@@ -311,11 +311,17 @@
       return lookOf(this);
     }
 
+    /** What had the focus may have been made anew; the keys go on working. */
+    _keepFocus() {
+      if (this.held && !this.held.isConnected && document.activeElement === document.body) this.root.focus({ preventScroll: true });
+    }
+
     _draw() {
       if (this.frame) return;
       this.frame = requestAnimationFrame(() => {
         this.frame = null;
         drawPlayer(this);
+        this._keepFocus();
         this.links?.shown();
       });
     }

@@ -74,7 +74,8 @@
     pen.font = `28px ${SANS}`;
     const shown = flow(pen, run.words.filter((word) => word.step <= at), wide), notice = run.prefill?.outside ? [OUTSIDE.join(" ")] : [];
     sheet.width = wide + 2 * edge;
-    sheet.height = 3 * edge + 92 + map.height + pitch * shown.lines + 34 * notice.length;
+    const scale = reads.length ? 48 : 0; // room for the legend
+    sheet.height = 3 * edge + 92 + map.height + scale + pitch * shown.lines + 34 * notice.length;
     const text = (words, x, y, font, colour) => {
       pen.font = `${font} ${SANS}`;
       pen.fillStyle = colour;
@@ -85,7 +86,8 @@
     text(label(run.started.question, 90), edge, edge + 28, "600 30px", INK);
     pen.drawImage(map, edge, edge + 52);
     text(`step ${Math.max(0, at)} of ${run.steps} · ${title}`, edge, edge + 92 + map.height, "22px", SOFT);
-    const top = 2 * edge + 92 + map.height;
+    if (scale) player.stage.legendOn(pen, edge, edge + 132 + map.height, reads);
+    const top = 2 * edge + 92 + map.height + scale;
     for (const piece of shown.pieces) drawPiece(pen, piece, edge + piece.x, top + piece.line * pitch + 28, piece.word.step === at);
     notice.forEach((line) => text(line, edge, sheet.height - edge, "600 22px", WARNING));
     return sheet;

@@ -2,8 +2,11 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, say, Heat, PALETTES, gradient, valuesOf, percent, kindOf, LIMITS } = FOVEA;
+  const { h, say, Heat, PALETTES, gradient, stopsOf, valuesOf, percent, kindOf, LIMITS } = FOVEA;
   const FLAT_PEAK = 0.05; // below this the mass is as good as spread evenly
+
+  /** Whether a read has no preference worth a number. */
+  const isFlat = (read) => read.event.peak < FLAT_PEAK;
 
   /** A row of buttons of which one is pressed. choices: [[value, text, title]]. */
   function segments(name, choices, value, onpick) {
@@ -63,7 +66,7 @@
       this.run = null;
       this.heat = null;
       this.ready = false;
-      this.picked = null;
+      this.picked = this.cursor = null;
       this.drawn = "";
       this.loaded = new Promise((done) => (this.whenLoaded = done));
     }
@@ -77,6 +80,7 @@
     _loaded() {
       const { naturalWidth: width, naturalHeight: height } = this.picture;
       if (Math.max(width, height) > LIMITS.longSidePx) {
+        this.picture.removeAttribute("src"); // before it is painted, which is what costs
         this.on.trouble(`The picture in this trace is larger than ${LIMITS.longSidePx.toLocaleString("en")} px.`);
         return;
       }
@@ -120,7 +124,7 @@
 
     /** Draws the mean of ``reads`` (none: picture alone). ``key`` names what is drawn, so that nothing is drawn twice. */
     show(reads, key) {
-      const full = [key, reads.length, this.palette, this.opacity, this.exact, this.perStep, reads.length ? this.scaleOf(reads) : 0, this.picked].join("|");
+      const full = [key, reads.length, this.palette, this.opacity, this.exact, this.perStep, reads.length ? this.scaleOf(reads) : 0, this.picked, this.cursor].join("|");
       if (full === this.drawn) return;
       const heat = this._drawer();
       if (!heat) return;
@@ -129,19 +133,43 @@
       const { palette, opacity } = this, exact = this.exact || Boolean(this.picked); // a patch whose numbers are read off is a cell
       heat.draw(this.canvas, reads.length ? { values: valuesOf(this.run, reads), scale } : null, { palette, opacity, exact });
       const line = Math.max(1, this.canvas.width / 640);
-      const even = reads.length === 1 && reads[0].event.peak < FLAT_PEAK;
+      const even = reads.length === 1 && isFlat(reads[0]);
       if (reads.length === 1 && !even && reads[0].size < this.run.validCount) {
         heat.outline(this.canvas, reads[0].entries, "rgba(255,255,255,.6)", line);
         heat.outline(this.canvas, reads[0].entries.subarray(0, 1), "#fff", line * 2);
       }
       if (this.picked) heat.outline(this.canvas, this.picked, "#ff4d9d", line * 3);
+      if (this.cursor !== null) heat.outline(this.canvas, [this.cursor], "#ff4d9d", line * 1.5);
       say(this.high, reads.length ? percent(scale) : "");
       say(this.middle, reads.length ? percent(scale / 4) : "");
-      say(this.unit, kindOf(this.run.started) && reads[0]?.event.source !== "target" ? "of reading per entry" : "of mass per entry");
+      say(this.unit, this._unit(reads));
       this.ramp.style.background = gradient(this.palette);
       this.legend.classList.toggle("fv-idle", reads.length === 0);
       this.flat.hidden = !even;
       if (even) say(this.flat, "no preference: the mass lies almost evenly over all entries");
+    }
+
+    _unit(reads) {
+      return `of ${kindOf(this.run.started) && reads[0]?.event.source !== "target" ? "reading" : "mass"} per entry`;
+    }
+
+    /** Writes the legend of maps of ``reads`` on a sheet, from ``x`` on, 22 px letters on the line ``base``; ``many``: a map each. */
+    legendOn(pen, x, base, reads, many) {
+      const own = many && this.perStep, scale = own ? 0 : this.scaleOf(many ? reads.slice(0, 1) : reads), wide = 150, font = (px) => `${px}px ui-sans-serif, system-ui, sans-serif`;
+      pen.fillStyle = "#6b6862";
+      pen.font = font(22);
+      pen.fillText("0 %", x, base);
+      const left = x + pen.measureText("0 %").width + 12, ramp = pen.createLinearGradient(left, 0, left + wide, 0);
+      pen.fillText(own ? `the most of each map, ${this._unit(reads)}` : `${percent(scale)} ${this._unit(reads)}`, left + wide + 12, base);
+      if (!own) {
+        pen.font = font(15);
+        pen.textAlign = "center";
+        pen.fillText(percent(scale / 4), left + wide / 2, base + 16);
+        pen.textAlign = "start";
+      }
+      stopsOf(this.palette).forEach((colour, i, all) => ramp.addColorStop(i / (all.length - 1), colour));
+      pen.fillStyle = ramp;
+      pen.fillRect(left, base - 15, wide, 13);
     }
 
     /** Paints picture and map of ``read`` (several: their mean; an empty list: none) into ``canvas``, ``width`` px wide. */
@@ -174,5 +202,5 @@
     }
   }
 
-  Object.assign(FOVEA, { Stage, segments });
+  Object.assign(FOVEA, { Stage, segments, isFlat });
 })();

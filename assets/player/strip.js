@@ -82,11 +82,12 @@
 
   const figures = (run, token) => {
     const read = run.readOf(token);
-    return `step ${token.step} · K ${read.size} · ${percent(read.event.captured)} of ${FOVEA.massName(run)}`;
+    return `step ${token.step} · K ${read.size} · ${FOVEA.isFlat(read) ? "no preference" : `${percent(read.event.captured)} of ${FOVEA.massName(run)}`}`;
   };
 
   class Strip {
-    /** on = {jump(token), pinned() -> token or null, draw(canvas, token, width), refresh()}; draw paints picture and map. */
+    /** on = {jump(token), pinned() -> token or null, draw(canvas, token, width), legend(pen, x, base, reads), refresh()}; draw
+        paints picture and map. */
     constructor(host, on) {
       this.on = on;
       this.host = host;
@@ -167,9 +168,12 @@
         const { token } = word, name = nameOf(word), canvas = h("canvas", { class: "fv-thumb", role: "img", "aria-label": `Picture with the map of ${name}` });
         this.on.draw(canvas, token, 320);
         const drop = () => {
+          const at = this.words.indexOf(word);
           this.edited = true;
           this.words = this.words.filter((other) => other !== word);
           this._draw();
+          const drops = this.cards.querySelectorAll(".fv-drop");
+          (drops[Math.min(at, drops.length - 1)] || this.auto).focus({ preventScroll: true });
         };
         this.cards.append(h("li", null,
           h("button", { type: "button", class: "fv-card", onclick: () => this.on.jump(token) }, canvas,
@@ -186,7 +190,7 @@
       const tall = first.height, sheet = document.createElement("canvas");
       sheet.width = edge * 2 + this.words.length * wide + (this.words.length - 1) * gap;
       const notice = this.run.prefill?.outside ? OUTSIDE : [];
-      sheet.height = edge * 2 + tall + 96 + 30 * notice.length;
+      sheet.height = edge * 2 + tall + 148 + 30 * notice.length;
       const pen = sheet.getContext("2d");
       pen.fillStyle = "#ffffff";
       pen.fillRect(0, 0, sheet.width, sheet.height);
@@ -202,8 +206,10 @@
         pen.fillText(figures(this.run, word.token), x, edge + tall + 82, wide);
         if (i) pen.fillText("→", x - gap / 2 - 11, edge + tall / 2 + 8);
       });
+      this.on.legend(pen, edge, edge + tall + 134, this.words.map((word) => this.run.readOf(word.token)));
+      pen.font = "22px ui-sans-serif, system-ui, sans-serif";
       pen.fillStyle = "#a33f00";
-      notice.forEach((line, i) => pen.fillText(line, edge, edge + tall + 116 + 30 * i, sheet.width - 2 * edge));
+      notice.forEach((line, i) => pen.fillText(line, edge, edge + tall + 184 + 30 * i, sheet.width - 2 * edge));
       const blob = await new Promise((done) => sheet.toBlob(done, "image/png"));
       download(blob, "fovea-strip.png");
     }

@@ -2,8 +2,8 @@
 (function () {
   "use strict";
   const FOVEA = (window.FOVEA = window.FOVEA || {});
-  const { h, s, label, describe, keyOf, chance } = FOVEA;
-  const ROW = 30, NODE = 22, GAP = 26, PAD = 8, FONT = "13px ui-sans-serif, system-ui, sans-serif";
+  const { h, s, label, describe, closeness, keyOf, chance } = FOVEA;
+  const ROW = 32, NODE = 22, GAP = 26, PAD = 8, FONT = "13px ui-sans-serif, system-ui, sans-serif";
   const pen = document.createElement("canvas").getContext("2d");
   const wide = (text) => ((pen.font = FONT), pen.measureText(text).width);
 
@@ -64,7 +64,7 @@
     const what = kind === "root" ? "root: the last committed word" : secret ? "proposed" : describe(item);
     const key = keyOf(item);
     const group = s(
-      "g", { class: `fv-node fv-${kind}`, "data-key": key, "data-depth": spot.depth, role: "button", tabindex: -1, "aria-label": `${spot.text}, ${what}, depth ${spot.depth}` },
+      "g", { class: `fv-node fv-${kind}${kind === "rejected" ? ` fv-${closeness(item.judged)}` : ""}`, "data-key": key, "data-depth": spot.depth, role: "button", tabindex: -1, "aria-label": `${spot.text}, ${what}, depth ${spot.depth}` },
       s("title", null, `${spot.text}: ${what}${spot.note ? `; drafted with p ${spot.note}` : ""}`),
       s("rect", { class: "fv-hit", x, y: y - ROW / 2, width, height: ROW }),
       s("rect", { class: "fv-box", x, y: y - NODE / 2, width, height: NODE, rx: 6 }),

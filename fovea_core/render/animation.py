@@ -56,7 +56,7 @@ def _frame(maps: Maps, answer: Answer, word: Word, drawing: tuple[slice, slice],
     reads = [] if sight is None else [sight.token.read]
     size = drawing[1].stop - drawing[1].start, drawing[0].stop - drawing[0].start
     sheet[drawing] = maps.draw(reads, size, palette)
-    scale = legend(maps.scale, palette, _FIGURES_PX)
+    scale = legend(maps, palette, _FIGURES_PX)
     put(sheet, scale, _EDGE + _WIDTH_PX - scale.shape[1], under)
     write(sheet, _figures(maps, word), _EDGE, under + _FIGURES_PX * 1.02, _FIGURES_PX, SOFT)
     first = min(max(0, answer.line_of(word.last) - lines // 2), answer.lines - lines)

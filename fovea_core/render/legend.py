@@ -8,14 +8,16 @@ from fovea_core.render import heat
 from fovea_core.render.letters import SOFT, WARNING, width_px, wrapped, write
 from fovea_core.render.maps import Maps, percent
 from fovea_core.trace.events import OUTSIDE
+from fovea_core.trace.reads import own_reader
 
 
-def legend(scale: float, palette: str, size: int) -> np.ndarray:
-    """The legend on white with letters ``size`` px high, (h, w, 3) uint8; ``scale`` is the mass of the last colour, a quarter
-    of it that of the middle one (heat.tone)."""
+def legend(maps: Maps, palette: str, size: int) -> np.ndarray:
+    """The legend of a run's maps on white with letters ``size`` px high, (h, w, 3) uint8; ``maps.scale`` is the mass of the
+    last colour, a quarter of it that of the middle one (heat.tone)."""
+    scale, read = maps.scale, "reading" if own_reader(maps.summary.started.policy) else "mass"
     gap, space, small = round(size * 0.5), round(size * 0.3), round(size * 0.62)
     ramp = ramp_of(palette, round(size * 6), round(size * 0.45))
-    least, middle, most, unit = "0 %", percent(scale / 4), percent(scale), "of mass per entry"
+    least, middle, most, unit = "0 %", percent(scale / 4), percent(scale), f"of {read} per entry"
     after_least = width_px(least, size) + gap
     after_ramp = after_least + ramp.shape[1] + gap
     after_most = after_ramp + width_px(most, size) + space

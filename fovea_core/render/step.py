@@ -38,7 +38,7 @@ def step_picture(trace: Trace, step: int | None = None, palette: str = "viridis"
     under = _EDGE * 2 + size[1]
     sheet = np.full((under + 72 + len(lines) * answer.pitch + _EDGE, _WIDTH_PX + 2 * _EDGE, 3), 255, np.uint8)
     put(sheet, maps.draw(maps.reads_of_step(step), size, palette, line=3), _EDGE + (_WIDTH_PX - size[0]) // 2, _EDGE)
-    scale = legend(maps.scale, palette, _FIGURES_PX)
+    scale = legend(maps, palette, _FIGURES_PX)
     put(sheet, scale, _EDGE + _WIDTH_PX - scale.shape[1], under)
     base, name = under + round(_FIGURES_PX * 1.02), f"step {step} of {len(maps.verdicts)}"
     write(sheet, name, _EDGE, base, _FIGURES_PX, INK, bold=True)

@@ -49,7 +49,7 @@ def strip(trace: Trace, words: Sequence[int] | None = None, palette: str = "viri
         _panel(sheet, maps, word, (left, top), size, cell, palette)
         if place % columns:
             _arrow(sheet, left - (cell + _GAP - size[0]) // 2, top + size[1] // 2)
-    scale = legend(maps.scale, palette, _LEGEND_PX)
+    scale = legend(maps, palette, _LEGEND_PX)
     top = _EDGE + rows * pitch
     put(sheet, scale, _EDGE, top)
     note = f"K: retrieved entries of {int(maps.valid.sum())}; %: {SHARES[mass_name(maps.summary.started.policy)]}"
