@@ -17,7 +17,7 @@ from fovea_core.settings import SettingsError, make_settings
 from fovea_core.trace import events as ev
 from fovea_core.trace.codec import unpack_entries
 from fovea_core.trace.events import Shape
-from tests.toys import toy_drafter, toy_picture, toy_target
+from tests.toys import captured, toy_drafter, toy_picture, toy_target
 
 BOUNDS = Bounds(2, 9, 0.6)
 NAMES = [f"{rule}-4" for rule in CONTROLS]
@@ -92,7 +92,7 @@ def test_what_every_control_shares(room, name, sharpness):
             inside = torch.softmax(scores[n, kept], -1)
             torch.testing.assert_close(chosen.weights[n, kept], inside)
             assert chosen.weights[n].count_nonzero() <= 4 and math.isclose(chosen.weights[n].sum().item(), 1, rel_tol=1e-5)
-        torch.testing.assert_close(chosen.captured(), full.gather(-1, chosen.order[:, :4]).sum(-1))
+        torch.testing.assert_close(captured(chosen), full.gather(-1, chosen.order[:, :4]).sum(-1))
 
 
 def test_more_entries_asked_than_there_are(room):

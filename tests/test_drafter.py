@@ -12,9 +12,10 @@ from fovea_core.decode.fovea import FoveaDrafter
 from fovea_core.drafter.model import Drafter, DrafterConfig
 from fovea_core.memory.build import VisualMemory
 from fovea_core.memory.correct import read
-from fovea_core.memory.select import make_policy
+from fovea_core.memory.select import make_policy, peak_of
 from fovea_core.settings import RunSettings
 from fovea_core.trace.events import Shape
+from tests.toys import captured
 
 VOCAB, SIZE = 37, 32
 CONFIG = DrafterConfig(
@@ -173,10 +174,10 @@ def test_reads_belong_to_the_states_that_score():
         assert note.entries.tolist() == chosen.order[0, :count].tolist()
         assert note.k_raw == int(chosen.k_raw) and note.depth == len(path[note.node])
         torch.testing.assert_close(note.masses, chosen.masses[0, :count], atol=1e-4, rtol=1e-3)
-        assert note.captured == pytest.approx(chosen.captured().item(), abs=1e-4)
+        assert note.captured == pytest.approx(captured(chosen).item(), abs=1e-4)
         assert note.gate == pytest.approx(gate.item(), abs=1e-4)
         assert note.correction_norm == pytest.approx(shift.norm().item(), rel=1e-3)
-        assert note.peak == pytest.approx(chosen.peak(twin.memory.n_valid).item(), abs=1e-3)
+        assert note.peak == pytest.approx(peak_of(chosen.masses, twin.memory.n_valid).item(), abs=1e-3)
         assert picture.valid[note.entries].all()
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from fovea_core.memory.build import MemoryWeights, VisualMemory
 from fovea_core.memory.correct import Correction, FoldedCorrection, FoldedMemory, read
-from fovea_core.memory.select import MASS_TOLERANCE, PAPER_BOUNDS, Bounds, make_policy
+from fovea_core.memory.select import MASS_TOLERANCE, PAPER_BOUNDS, Bounds, make_policy, peak_of
+from tests.toys import captured
 
 
 def slow_count(masses: list[float], bounds: Bounds) -> tuple[int, int]:
@@ -91,14 +92,14 @@ def test_selection_equals_the_slow_twin(seed, entries, states, sharpness, k_min,
             picked = torch.softmax(scores[b, s][kept], 0)  # eq 7 on the scores inside the set
             torch.testing.assert_close(chosen.weights[b, s][kept], picked, atol=1e-5, rtol=1e-4)
             full = torch.softmax(scores[b, s].masked_fill(~valid[b], -math.inf), 0)
-            torch.testing.assert_close(chosen.captured()[b, s], full[kept].sum(), atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(captured(chosen)[b, s], full[kept].sum(), atol=1e-5, rtol=1e-4)
             assert scores[b, s][kept].min() >= scores[b, s][valid[b]].sort(descending=True).values[count - 1] - 1e-6
 
 
 def test_mass_is_measured_before_clipping():
     """Trap 3: with 2 of 10 equal entries kept the captured mass is 0.2, and eq 6 asked for 8."""
     chosen = choose(torch.zeros(1, 10), torch.ones(10, dtype=torch.bool), make_policy("fovea", Bounds(1, 2, 0.8)))
-    assert chosen.captured().item() == pytest.approx(0.2)
+    assert captured(chosen).item() == pytest.approx(0.2)
     assert (chosen.count.item(), chosen.k_raw.item()) == (2, 8)
     assert chosen.weights[chosen.weights > 0].tolist() == pytest.approx([0.5, 0.5])
 
@@ -125,9 +126,9 @@ def test_peak_runs_from_uniform_to_single():
     """1 - entropy / log(n): 0 for a uniform read, 1 for one entry, also where just one entry is valid."""
     policy, all_valid = make_policy("fovea", PAPER_BOUNDS), torch.ones(50, dtype=torch.bool)
     n = torch.tensor(50)
-    assert choose(torch.zeros(1, 50), all_valid, policy).peak(n).item() == pytest.approx(0, abs=1e-5)
-    assert choose(one_hot_scores(50)[None], all_valid, policy).peak(n).item() == pytest.approx(1)
-    assert choose(torch.zeros(1, 3), torch.arange(3) < 1, policy).peak(torch.tensor(1)).item() == 1
+    assert peak_of(choose(torch.zeros(1, 50), all_valid, policy).masses, n).item() == pytest.approx(0, abs=1e-5)
+    assert peak_of(choose(one_hot_scores(50)[None], all_valid, policy).masses, n).item() == pytest.approx(1)
+    assert peak_of(choose(torch.zeros(1, 3), torch.arange(3) < 1, policy).masses, torch.tensor(1)).item() == 1
 
 
 @pytest.fixture
@@ -172,7 +173,7 @@ def test_folded_memory_equals_the_read(room, name):
         got, folded_gate, folded_shift = folded.correct(states, chosen.weights)
         assert torch.equal(chosen.count, plain.count)
         assert torch.equal(folded.entries[chosen.order], plain.order[:, : folded.entries.shape[0]])
-        for a, b in ((got, expected), (folded_gate, gate), (folded_shift, shift), (chosen.captured(), plain.captured())):
+        for a, b in ((got, expected), (folded_gate, gate), (folded_shift, shift), (captured(chosen), captured(plain))):
             torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
 

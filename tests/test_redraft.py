@@ -88,6 +88,17 @@ def verdict_of(events) -> RoundVerified:
     return events[-1]
 
 
+@pytest.mark.parametrize("settings", [settings_of(), settings_of(None), settings_of(None, temperature=0.8, seed=5)])
+def test_a_run_of_a_gpu_is_repeated_as_one(target, drafter, settings):
+    """Its host read each round once, so drafts that cost chose were sent whole; on a CPU they would be trimmed."""
+    recorded = list(decode(target, drafter, toy_picture(), QUESTION, settings, cost=COST, early=False))
+    recorded = [event.model_copy(update={"device": "Some GPU"}) if event.n == 0 else event for event in recorded]
+    for number, events in some(rounds_of(recorded)):
+        found = redraft(target, drafter, toy_picture(), recorded, number, [])
+        assert without_times(found.old) == without_times(found.new) == without_times(events)
+        assert all(word.old == word.new for word in found.words)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

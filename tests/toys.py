@@ -195,3 +195,9 @@ def sibling(place: int, copies: int = 1) -> Script:
 def dup(run: ScriptRun, shape: Shape) -> Draft:
     """Every right token twice among its siblings; only the first copy has children."""
     return sibling(0, copies=2)(run, shape)
+
+
+def captured(chosen) -> torch.Tensor:
+    """(..., n): mass of the entries that a memory.select.Selection chose, on the full softmax."""
+    ranks = torch.arange(chosen.masses.shape[-1])
+    return torch.where(ranks < chosen.count.unsqueeze(-1), chosen.masses, 0).sum(-1)

@@ -24,7 +24,8 @@ NEAR, WANTED = 0.98, 0.85
 
 @dataclass(frozen=True)
 class Batch:
-    """Requests decoded together once in every way: tokens behind the first ones, ms by way, what the chooser sent."""
+    """Requests decoded together in every way: tokens behind the first ones, median ms by way over the turns, what the chooser
+    sent in the last turn."""
 
     tokens: int
     ms: dict[str, float]

@@ -134,14 +134,17 @@ POLICY_FIGURES = ("tau", "pointing", "speedup")
 
 
 def print_policies(result: dict, console: Console | None = None) -> None:
-    """Print a result of ``bench table7``, ``fig4`` or ``fig6``: a row a policy, with its changes against FOVEA."""
+    """Print a result of bench/policies.py: a row a policy, with its changes against FOVEA."""
+    weighed = any(row["overall"].get("memory_mib") is not None for row in result["rows"].values())
     table = Table(title=f"bench {result['workload']['name']}, seeds {result['workload']['seeds']}", title_justify="left")
     table.add_column("policy", no_wrap=True)
     for name in (*POLICY_FIGURES, "entries", "captured", "overlap", "jaccard", "draft ms", "select ms"):
         table.add_column(name, justify="right")
     table.add_column("tau change: " + ", ".join(KINDS), justify="right")
+    if weighed:
+        table.add_column("MiB above plain", justify="right")
     for name, row in result["rows"].items():
-        table.add_row(name, *policy_cells(row))
+        table.add_row(name, *policy_cells(row), *([f"{row['overall']['memory_mib']:.2f}"] if weighed else []))
     put_table(table, console)
 
 

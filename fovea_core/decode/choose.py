@@ -1,7 +1,7 @@
 """The draft that earns most tokens per second at the measured price: a tree, a chain or none, chosen anew each round.
 
 Load-adaptive verification: the value of one more node depends on what the machine charges for it.
-No clock is read here, so a rerun with the same cost table has the same rounds.
+No clock is read here, so a rerun with the same cost table, on a device of the same kind, has the same rounds.
 """
 
 from __future__ import annotations

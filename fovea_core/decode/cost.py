@@ -24,7 +24,7 @@ from fovea_core.trace.events import CostTable, Shape
 
 #: Sizes of a target forward that are measured; between them cost is interpolated.
 SIZES = (1, 2, 4, 8, 16, 24, 40, 64)
-#: The most generous tree a cost-chosen round may grow; what is sent to the target is cut from it.
+#: The most generous tree a cost-chosen round may grow; where the host reads it first, what is sent is cut from it.
 WIDTH, NODES, DEPTH = 4, 40, 8
 #: Levels over which a drafted level's price is measured.
 MEASURED_LEVELS = 4

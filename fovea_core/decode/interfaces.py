@@ -12,7 +12,7 @@ import torch
 
 from fovea_core.decode.fovea import FoveaDrafter
 from fovea_core.decode.fovea_run import FoveaRun
-from fovea_core.drafter.step import Body, FoldedDrafter
+from fovea_core.drafter.step import FoldedDrafter
 from fovea_core.memory.correct import FoldedMemory
 from fovea_core.memory.select import Policy, make_policy
 from fovea_core.settings import RunSettings
@@ -57,7 +57,7 @@ class RebuiltRun(FoveaRun):
         """See FoveaRun.extend."""
         new = (tokens, states, positions)
         self._told = new if self._told is None else tuple(torch.cat(pair) for pair in zip(self._told, new))
-        self.body = Body(self.folded)
+        self.body.stable = 0  # its place is used anew
         super().extend(*self._told)
 
 
@@ -104,8 +104,8 @@ class SeeingRun(FoveaRun):
         return self.choosing.entries[scores.topk(min(INSERTED, len(scores))).indices]
 
     def _read_anew(self, entries: torch.Tensor) -> None:
-        """A new cache over ``entries`` and all text so far, in the order of the prompt."""
-        self.body = Body(self.folded)
+        """The cache anew, over ``entries`` and all text so far, in the order of the prompt."""
+        self.body.stable = 0
         x = torch.cat([self.seen[entries], *(fused for fused, _ in self.items)])
         places = torch.cat([self.places[entries], *(at for _, at in self.items)])
         order = places.argsort(stable=True)

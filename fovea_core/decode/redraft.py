@@ -20,6 +20,7 @@ from fovea_core.decode.draft import Drafter, sight
 from fovea_core.decode.fovea_run import FoveaRun
 from fovea_core.decode.loop import decode
 from fovea_core.decode.report import picture_sha256
+from fovea_core.decode.sketch import Sketch
 from fovea_core.decode.tree import Draft
 from fovea_core.settings import RunSettings, make_settings
 from fovea_core.targets.base import Target
@@ -122,6 +123,10 @@ class _Erasing:
         self._shape = shape
         return self._run.propose(shape)
 
+    def sketch(self, shape: Shape) -> Sketch:
+        self._shape = shape
+        return self._run.sketch(shape)
+
     def reach(self) -> None:
         """The round to be drafted anew comes next."""
         self._shape = None
@@ -166,10 +171,12 @@ def redraft(
         raise RedraftError("The drafter of this run reads no visual memory, so there is nothing to erase.")
     wanted = [first, *(verdict.emitted for verdict in rounds[: round + 1])]
     lost = tuple(sorted(set(lost)))
+    early = started.device.startswith("cpu")  # elsewhere a draft that cost chose was sent whole (decode.loop)
     found = []
     for erased in ((), lost):
         without = _Erasing(drafter, erased)
-        with closing(decode(target, without, image, started.question, settings, cost=started.cost, stop=stop)) as events:
+        again = decode(target, without, image, started.question, settings, cost=started.cost, stop=stop, early=early)
+        with closing(again) as events:
             once = _once(without, events, wanted, lost)
         if once is None:
             return None

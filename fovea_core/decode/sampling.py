@@ -44,7 +44,8 @@ def draw(probabilities: Tensor, numbers: Tensor) -> Tensor:
     steps = probabilities.cumsum(-1)
     total = steps[..., -1:].contiguous()
     found = torch.searchsorted(steps, total * numbers, right=True)
-    return found.minimum(torch.searchsorted(steps, total))  # where rounding puts a number on the total itself: the last token
+    found = found.minimum(torch.searchsorted(steps, total))  # where rounding puts a number on the total itself: the last token
+    return found.clamp_max(steps.shape[-1] - 1)  # probabilities that are no numbers (an overflow) still give a token
 
 
 def choose(logits: Tensor, settings: RunSettings, position: int) -> int:

@@ -65,15 +65,6 @@ class Selection:
     count: torch.Tensor
     k_raw: torch.Tensor
 
-    def captured(self) -> torch.Tensor:
-        """(..., n): mass of the chosen entries on the full softmax."""
-        ranks = torch.arange(self.masses.shape[-1], device=self.masses.device)
-        return torch.where(ranks < self.count.unsqueeze(-1), self.masses, 0).sum(-1)
-
-    def peak(self, n_valid: torch.Tensor) -> torch.Tensor:
-        """(..., n): 1 - entropy / log(valid entries); 1 where a single entry is valid."""
-        return peak_of(self.masses, n_valid)
-
 
 def peak_of(masses: torch.Tensor, n_valid: torch.Tensor) -> torch.Tensor:
     """(..., n): 1 - entropy / log(valid entries) of (..., n, N) masses; 1 where a single entry is valid."""

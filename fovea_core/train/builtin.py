@@ -1,8 +1,8 @@
 """The embedded models from nothing: what ``train-target`` and ``train-drafter`` do when no other target is named.
 
-Everything lives in a work folder outside the tree and resumes: ``tokenizer.json``, ``pictures/``, ``target/`` (checkpoint,
-log), ``drafter-pictures/``, ``artifacts/``, ``drafters/`` (checkpoint, log, both twins). Finished weights go to an export
-folder.
+Everything lives in a work folder outside the tree and resumes: ``tokenizer.json``, ``pictures/`` (one more for every other
+scale of the drawing), ``target/`` (checkpoint, log), ``drafter-pictures/``, ``artifacts/``, ``drafters/`` (checkpoint, log,
+both twins). Finished weights go to an export folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from fovea_core.train.allocator import keep_freed_memory
 from fovea_core.train.artifacts import make_artifacts
 from fovea_core.train.asked import ArtifactRequest
-from fovea_core.train.data import Shards, draw_shards
+from fovea_core.train.data import SCALE, Shards, draw_shards
 from fovea_core.train.drafter import DrafterRecipe, copy_twins, train_drafter
 from fovea_core.train.learner import TargetRecipe
 from fovea_core.train.recipe import tap_layers
@@ -42,7 +42,7 @@ def make_tokenizer(path: Path) -> Path:
     return path
 
 
-def draw_pictures(folder: Path, first: int, each: int, workers: int = 1, scale: float = 0.5) -> Path:
+def draw_pictures(folder: Path, first: int, each: int, workers: int = 1, scale: float = SCALE) -> Path:
     """``each`` pictures of every kind with seeds from ``first`` on, the kinds taking turns so that training may begin early."""
     for start in range(0, each, _SHARD):
         for kind in KINDS:
@@ -59,7 +59,7 @@ def make_target(
     start: Path | None = None,
     export: Path | None = None,
     workers: int = 1,
-    scale: float = 0.5,
+    scale: float = SCALE,
     **training,
 ) -> Path:
     """Tokenizer, pictures, training, export; every part that is already there is kept. ``training`` goes to train_target.
@@ -72,7 +72,8 @@ def make_target(
         work.mkdir(parents=True, exist_ok=True)
         shutil.copy(start / "tokenizer.json", tokenizer)
     make_tokenizer(tokenizer)
-    shards = draw_pictures(work / "pictures", first_seed, pictures, workers, scale)
+    drawn = work / ("pictures" if scale == SCALE else f"pictures-x{scale:g}")
+    shards = draw_pictures(drawn, first_seed, pictures, workers, scale)
     checkpoint = train_target(shards, work / "target", tokenizer, recipe, start=start, **training)
     return export_target(checkpoint, tokenizer, export) if export else checkpoint
 

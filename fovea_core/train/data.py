@@ -24,6 +24,8 @@ from fovea_core.worksite.suggesting import questions_of
 
 #: The arrays of a shard, a file each.
 ARRAYS = ("pixels", "valid", "labels", "things")
+#: Supersampling of training pictures; the demos' 2 takes three times as long to draw.
+SCALE = 0.5
 
 
 def kind_of(seed: int) -> str:
@@ -35,7 +37,7 @@ def kind_of(seed: int) -> str:
 SIGNED = "signed"
 
 
-def draw(seed: int, size: int = 224, cells: int = 14, scale: float = 0.5) -> tuple:
+def draw(seed: int, size: int = 224, cells: int = 14, scale: float = SCALE) -> tuple:
     """One training picture as the fields of a Sample behind its kind, every short question among its questions."""
     cv2.setNumThreads(1)
     picture = make_picture(kind_of(seed), seed, scale=scale)
@@ -47,9 +49,9 @@ def draw(seed: int, size: int = 224, cells: int = 14, scale: float = 0.5) -> tup
     return pixels, place.valid(cells), cell_labels(picture, things), things, questions, facts
 
 
-def draw_shards(out: Path, kind: str, first: int, count: int, shard: int = 300, workers: int = 1, scale: float = 0.5) -> None:
+def draw_shards(out: Path, kind: str, first: int, count: int, shard: int = 300, workers: int = 1, scale: float = SCALE) -> None:
     """Draw ``count`` pictures of ``kind`` with seeds from ``first`` on into shards; shards that exist are kept (resumable).
-    ``scale``: the canvas's supersampling (2 is the demos', three times as slow as a half)."""
+    ``scale``: the canvas's supersampling."""
     out.mkdir(parents=True, exist_ok=True)
     seeds = [s for s in range(first, first + 3 * count) if kind_of(s) == kind]
     with ProcessPoolExecutor(workers) as pool:
