@@ -69,6 +69,7 @@ class Models:
     def __init__(self, targets: Sequence[str], drafters: Sequence[str] = (), device: str = "auto", dtype: str = "auto") -> None:
         from fovea_core.targets.shelf import HUB_ID, known_targets
 
+        self._unfit: set[tuple[str, str]] = set()  # (model, drafter) that could not be loaded together
         self.known = {known.id: known for known in known_targets()}
         wanted = [name for target in targets for name in (self.known if target == KNOWN else [target])]
         for name in (*wanted, *drafters):
@@ -115,20 +116,24 @@ class Models:
 
             engine = load_engine(name, self.device, dtype="auto" if name == BUILTIN else self.dtype, local=True, step=step)
             step("reading its drafter and measuring what a draft costs")
+            best = self.offers(name)[0]
+            self._unfit.discard((name, best))
             try:
-                engine.cost(self.offers(name)[0])
+                engine.cost(best)
             except Exception as error:  # the model is there without it; a run with this drafter says what is wrong
                 shortage.emptied(error)
+                self._unfit.add((name, best))
             shortage.let_go()
             return engine
 
         return load
 
     def offers(self, name: str) -> tuple[str, ...]:
-        """The drafters on this machine that go with a model, best first."""
+        """The drafters on this machine that go with a model, best first; one that could not be loaded beside it is the last."""
         if name == BUILTIN:
             return offered()
-        return tuple(drafter for drafter in self._drafters(name) if not self._away(drafter))
+        here = [drafter for drafter in self._drafters(name) if not self._away(drafter)]
+        return tuple(sorted(here, key=lambda drafter: (name, drafter) in self._unfit))
 
     def labelled(self, name: str) -> list[tuple[str, str]]:
         """The same as a dropdown shows them: (text, drafter)."""

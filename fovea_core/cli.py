@@ -73,7 +73,8 @@ def decode(
         str | None,
         typer.Option(
             help="builtin, blind, none, lookup, trie, lab-NAME for one in assets/rivals, a folder, a smaller target, or a "
-            "trained drafter's hub id (default: builtin; lookup for published ones)."
+            "trained drafter's hub id (default: builtin; for published ones the best listed "
+            "one that is on this machine, else lookup)."
         ),
     ] = None,
     policy: Annotated[str, typer.Option(help=f"What the memory does: {POLICIES}.")] = "fovea",
@@ -104,12 +105,13 @@ def decode(
     for note in picture.notes:
         say(console, note)
     from fovea_core.engine import load_engine
+    from fovea_core.targets.shelf import best_drafter
     from fovea_core.trace.record import tee
 
     engine = load_engine(target, device, say=lambda text: say(console, text), dtype=dtype)
     if engine.health is not None:
         say(console, engine.health.sentence)
-    drafter = drafter or ("lookup" if engine.target.published else "builtin")
+    drafter = drafter or (best_drafter(engine.target.id) if engine.target.published else "builtin")
     request = Request(picture.rgb, question, settings, drafter)
     events = _with_comparison(engine, request)
     if trace is not None:

@@ -51,6 +51,7 @@ def doctor(
     Exit code 1 where a check failed.
     """
     from fovea_core.bench.doctor import examine
+    from fovea_core.bench.first_look import stamp
     from fovea_core.engine import load_engine
 
     check_place(report)
@@ -65,6 +66,7 @@ def doctor(
     put_json(health.model_dump(), report, context.obj["answers"])
     if health.failed:
         raise typer.Exit(1)
+    stamp(engine.target, health)
 
 
 def say_need(console: Console, target: str, device: str, dtype: str) -> None:
@@ -73,11 +75,11 @@ def say_need(console: Console, target: str, device: str, dtype: str) -> None:
     from fovea_core.targets.registry import pick_device
     from fovea_core.targets.shelf import folder_of, free_bytes, gigabytes, need
 
-    kind = pick_device(device).split(":")[0]
+    place = pick_device(device)
     try:
-        wanted = need(folder_of(target), kind, dtype)
+        wanted = need(folder_of(target), place.split(":")[0], dtype)
     except TargetError:
         return  # loading says what is wrong
-    free = free_bytes(kind)
+    free = free_bytes(place)
     short = "" if free > wanted.total else ": this may not be enough"
     say(console, f"{target} takes {wanted.sentence}; {gigabytes(free)} are free here{short}.")

@@ -45,11 +45,12 @@ def run_set(
     check_place(str(out) if out else None)
     from fovea_core.bench.report import progress_bar
     from fovea_core.engine import load_engine
+    from fovea_core.targets.shelf import best_drafter
 
     engine = load_engine(target, device, say=lambda text: say(console, text), dtype=dtype)
     if engine.health is not None:
         say(console, engine.health.sentence)
-    drafter = drafter or ("lookup" if engine.target.published else "builtin")
+    drafter = drafter or (best_drafter(engine.target.id) if engine.target.published else "builtin")
     engine.drafter(drafter)  # one that does not fit is one sentence, not one a row
     results = sets.run_set(engine, rows, file.parent, drafter, settings, anywhere, repeats, done)
     writing = sets.to_file(results, out, done) if out else sets.to_stream(results, context.obj["answers"])

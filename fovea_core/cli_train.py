@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -59,7 +60,7 @@ def train_drafter(
     which: Annotated[str, typer.Option(help="both, drafter or blind.")] = "both",
     export: Annotated[Path | None, typer.Option(help="Copy the finished drafters here, for example assets/builtin.")] = None,
     seed: Annotated[int, typer.Option(help="Of weights, order and choice.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "cpu",
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or auto (default: auto with --data, else cpu).")] = None,
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "auto",
     threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
     data: Annotated[
@@ -97,7 +98,10 @@ def train_drafter(
             "output)."
         ),
     ] = None,
-    blocks: Annotated[int, typer.Option(help="Decoder blocks of the drafter's body, 1 to 16.")] = 2,
+    blocks: Annotated[
+        int | None,
+        typer.Option(help="Decoder blocks of the drafter's body, 1 to 16 (default: 2; 3 for targets of 40 layers and more)."),
+    ] = None,
     reach: Annotated[
         int | None,
         typer.Option(help="Most levels that are drafted where cost decides, beyond the trained ones too (default: those)."),
@@ -114,7 +118,7 @@ def train_drafter(
     """Train a FOVEA drafter and its blind twin on what the target makes of answers; resumable.
 
     With --data for any target, from pictures and questions of your own. Without it for the embedded target, from pictures drawn
-    for it: --start, --pictures, --first-seed, --own-answers, --blocks, --reach, --look, --steps and --workers are for those,
+    for it: --start, --pictures, --first-seed, --own-answers, --reach, --look, --steps and --workers are for those,
     the options from --images to --dry-run are not.
     """
     from fovea_core.targets.registry import load_target, pick_device
@@ -130,13 +134,13 @@ def train_drafter(
         raise SettingsError("To train a memory only, name the drafter that gets it with --start, and your pairs with --data.")
     if data is not None:
         stray = {"--start": only == "all" and start, "--steps": steps, "--own-answers": own_answers, "--look": look}
-        stray |= {"--blocks": blocks != 2, "--reach": reach}
+        stray |= {"--reach": reach}
         said = "and --data do not go together"
     else:
         stray, said = {"--images": images, "--dry-run": dry_run}, "is for pairs of your own: name --data"
     if look < 0 or (memory_layer or 0) < 0:
         raise SettingsError("--look and --memory-layer must not be negative.")
-    if not 1 <= blocks <= 16:
+    if blocks is not None and not 1 <= blocks <= 16:
         raise SettingsError(f"--blocks {blocks} is not possible: 1 to 16.")
     if reach is not None and not 6 <= reach <= 64:
         raise SettingsError(f"--reach {reach} is not possible: 6, the levels of the training, to 64.")
@@ -147,13 +151,17 @@ def train_drafter(
         from fovea_core.train.own import make_own_drafters
         from fovea_core.train.pairs import read_pairs
         from fovea_core.train.presets import pick_preset
+        from fovea_core.train.recipe import usual_blocks
 
         recipe = {"seed": seed, "autocast": autocast, "batch": batch, "accumulate": accumulate, "memory_layer": memory_layer}
+        recipe["blocks"] = blocks
         chosen = pick_preset(preset, pairs=pairs, epochs=epochs, max_new_tokens=max_new_tokens, **recipe)
         found = read_pairs(data, images, most=chosen.pairs, every_turn=every_turn, anywhere=anywhere, seed=seed)
         _threads(threads)
-        crew = form_crew(pick_device(device))
+        crew = form_crew(pick_device(device or "auto"))
         loaded = load_target(target, crew.device, dtype)
+        if blocks is None:
+            chosen = replace(chosen, recipe=replace(chosen.recipe, blocks=usual_blocks(loaded)))
         how = {"which": which, "memory_of": start, "export": export, "rows": rows, "dry_run": dry_run, "crew": crew}
         folders = make_own_drafters(work, loaded, found, chosen, log=tell, **how)
         crew.leave()
@@ -167,6 +175,7 @@ def train_drafter(
 
         refuse_crew("train-drafter without --data")
 
+        blocks = 2 if blocks is None else blocks
         chosen = {"seed": seed, "autocast": bool(autocast), "memory_layer": memory_layer or 0, "blocks": blocks, "reach": reach}
         chosen["loss"] = loss_for(blocks, look)
         chosen |= {} if steps is None else {"steps": steps}
@@ -180,7 +189,7 @@ def train_drafter(
             "threads": threads,
             "workers": workers,
         }
-        loaded = load_target(target, pick_device(device), dtype)
+        loaded = load_target(target, pick_device(device or "cpu"), dtype)
         if loaded.published:
             raise SettingsError(f"The target {loaded.id} does not know drawn pictures: say with --data what to ask it.")
         recipe = DrafterRecipe(**chosen)
@@ -241,19 +250,20 @@ def import_drafter(
     format: Annotated[str, typer.Option(help="eagle (1 and 2), msd or vispec.")],
     licence: Annotated[str, typer.Option(help="Of the head, if its README.md does not name it.")] = "",
     source: Annotated[str, typer.Option(help="Where the head was published (default: the folder's name).")] = "",
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto: where the target is loaded.")] = "auto",
     dtype: Annotated[str, typer.Option(help=DTYPE_HELP)] = "auto",
 ) -> None:
     """Turn a published drafter head into a drafter without a trained memory; `train-drafter --only memory` trains one on it."""
     from fovea_core.decode.fovea import load_drafter
     from fovea_core.drafter.checkpoint import save_drafter
     from fovea_core.drafter.published import Origin, licence_of, read_published
-    from fovea_core.targets.registry import load_target
+    from fovea_core.targets.registry import load_target, pick_device
     from fovea_core.train.card import write_card
 
     console, licence = context.obj["console"], licence or licence_of(head)
     if not licence:
         raise SettingsError("Under which licence was this head published? Its folder does not say: name it with --licence.")
-    loaded = load_target(target, dtype=dtype)
+    loaded = load_target(target, pick_device(device), dtype)
     drafter, skipped = read_published(head, Origin(format, source or head.name, licence), loaded.id, loaded.fingerprint)
     drafter.attach(loaded.embedding, loaded.head)  # fits, or says what does not, before anything is written
     save_drafter(out, drafter)

@@ -174,7 +174,7 @@ def _drafter(name: str, target: Target, dtype: str, local: bool) -> Drafter | No
     if name in _COPYING:
         return _COPYING[name]()
     if not is_drafter(name) and is_target(name, local):
-        return SiblingDrafter(load_target(name, target.device, dtype, local), target)
+        return SiblingDrafter(load_target(name, target.device, dtype, local, role="drafter"), target)
     if HUB_ID.fullmatch(name) and not Path(name).expanduser().is_dir():
         return load_drafter(drafter_folder(name) if local else fetch_drafter(name, target.fingerprint), target)
     return load_drafter(name, target)

@@ -332,7 +332,7 @@ def test_a_run_that_a_change_overtook_says_so(session, on, stored):
     assert (last.phase, last.trouble) == ("trouble", CHANGED)
     values = [None, "what?", "builtin", "fovea", "auto", 4, 0, 1, 0, False, False]
     assert handlers.accept(ME, *values, BUILTIN)["text"] == CHANGED
-    assert on.follow(BUILTIN)[1] == stored["large"] and on.follow(stored["large"]) == [gr.skip()] * 7
+    assert on.follow(BUILTIN)[1] == stored["large"] and on.follow(stored["large"]) == [gr.skip()] * 8
     assert "bring a picture" in handlers.accept(ME, *values[:2], "lookup", *values[3:], stored["large"])["text"]
 
 

@@ -139,6 +139,60 @@ def test_code_in_a_folder_is_never_run(folders, tmp_path):
         load_target(str(folder))
 
 
+def test_a_tokenizer_is_what_its_file_says(folders, tmp_path):
+    """A class that a config names splits digits and spaces in its own way; the file is what the model was trained with."""
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    folder = copied(folders["smolvlm"], tmp_path)
+    file = folder / "tokenizer.json"
+    made = Tokenizer.from_file(str(file))
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    made.save(str(file))
+    config = json.loads((folder / "tokenizer_config.json").read_text()) | {"tokenizer_class": "GPT2Tokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    tokenizer = load_target(str(folder)).tokenizer
+    for text in ("a  12", "x\n 12", "in 2023", "red; 478"):
+        assert tokenizer.encode(text, add_special_tokens=False) == made.encode(text, add_special_tokens=False).ids
+
+
+def test_the_best_drafter_here_is_the_default(folders, tmp_path, monkeypatch):
+    """A smaller model of the family where it lies in the cache, lookup where none does."""
+    from huggingface_hub import constants
+
+    from fovea_core.targets.shelf import best_drafter, known_targets
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    known = next(one for one in known_targets() if any("/" in name for name in one.drafters))
+    assert best_drafter(known.id) == best_drafter("someone/something") == "lookup"
+    name, commit = next(name for name in known.drafters if "/" in name), "0" * 40
+    place = tmp_path / f"models--{name.replace('/', '--')}"
+    (place / "snapshots" / commit).mkdir(parents=True)
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text(commit)
+    copied(folders["qwen"], place / "snapshots" / commit)
+    assert best_drafter(known.id) == name
+
+
+def test_a_large_picture_counts_in_the_estimate(folders, tmp_path):
+    """What Qwen's processor may make of one, unless the model's context ends before; others keep the usual number."""
+    folder = copied(folders["qwen"], tmp_path)
+    usual = need(folder).tokens
+    settings = (
+        json.loads((folder / "preprocessor_config.json").read_text()) if (folder / "preprocessor_config.json").is_file() else {}
+    )
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings | {"max_pixels": 12_845_056}))
+    config = json.loads((folder / "config.json").read_text())
+    text = config.get("text_config") or config
+    text["max_position_embeddings"] = 128_000
+    (folder / "config.json").write_text(json.dumps(config))
+    assert need(folder).tokens == 12_845_056 // 784 + 512 > usual
+    text["max_position_embeddings"] = 9_000
+    (folder / "config.json").write_text(json.dumps(config))
+    assert need(folder).tokens == 9_000
+
+
 def test_the_list_of_known_targets():
     """Every line is sound, ids are unique, drafters are names the engine knows or targets of the list and family."""
     known = {target.id: target for target in known_targets()}
@@ -196,6 +250,13 @@ def test_a_model_larger_than_a_gpu_is_refused_before_it_is_loaded(folders, monke
     load_target(str(folders["qwen"]), "cuda")
     with pytest.raises(TargetError, match="A model is not spread"):
         load_target(str(folders["qwen"]), "cuda", dtype="float32")
+    monkeypatch.setattr(registry, "free_bytes", lambda device: free)
+    loads.clear()
+    free = need(folders["qwen"], "cpu").weights - 1
+    with pytest.raises(TargetError, match=r"The drafter takes .* are free here: choose a smaller one, or --dtype bfloat16\."):
+        load_target(str(folders["qwen"]), "cpu", role="drafter")
+    load_target(str(folders["qwen"]), "cpu", dtype="bfloat16")
+    loads[:] = ["cuda"]
     free = 0
     monkeypatch.setattr(registry, "need", lambda *_: (_ for _ in ()).throw(TargetError("damaged")))
     load_target(str(folders["qwen"]), "cuda")

@@ -280,7 +280,6 @@ def test_options_that_do_not_go_together(stored, data, tmp_path, capsys):
         (["--preset", "best"], "no preset"),
         (["--pairs", "0"], "pairs 0"),
         (["--look", "0.3"], "--look and --data"),
-        (["--blocks", "3"], "--blocks and --data"),
         (["--blocks", "0"], "--blocks 0 is not possible"),
         (["--reach", "9"], "--reach and --data"),
         (["--reach", "5"], "--reach 5 is not possible"),

@@ -113,7 +113,9 @@ def build_explain(session: Session, examples: Sequence[Example], models: Models 
     picture.clear(emptied, None, [suggestions, line], queue=False, **quiet)
     if models:
         presses = [run.click, question.submit, *([gallery.rerun] if recorded else [])]
-        on.models = ModelPanel(chooser, shown, [settings[0], settings[1], notice], presses, Choosing(session, models, note))
+        on.models = ModelPanel(
+            chooser, shown, [settings[0], settings[1], notice, settings[-1]], presses, Choosing(session, models, note)
+        )
     return on
 
 

@@ -19,8 +19,8 @@ from app.widgets import next_order
 FOLDER = Path(__file__).parent
 UNKNOWN_WORLD = "<strong>This model was not made for drawn pictures</strong>: bring a picture of your own."
 NO_MEMORY = (
-    " There is no drafter with a visual memory for it here, so its words are drafted without a look and have no maps; the text "
-    "is the model's own all the same."
+    " There is no drafter with a visual memory for it here: its maps show where the model itself looked as it said a word "
+    "('Record where the target looked' under Settings), and the text is the model's own all the same."
 )
 
 
@@ -56,10 +56,10 @@ def panel_value(session: Session, models: Models, state: str = "idle", text: str
 class Choosing:
     """The listeners. ``notice``: what the page says about the embedded model's world.
 
-    Their values: panel, model of this page, drafter, policy, notice and the two ways of 'Compare'.
+    Their values: panel, model of this page, drafter, policy, notice, whether looks are recorded, and the two ways of 'Compare'.
     """
 
-    VALUES = 7
+    VALUES = 8
 
     def __init__(self, session: Session, models: Models, notice: str) -> None:
         self.session, self.models, self.notice = session, models, notice
@@ -118,6 +118,7 @@ class Choosing:
             gr.update(choices=offered, value=offered[0][1], info=budget_note([drafter for _, drafter in offered])),
             gr.update(visible=trained),
             notice,
+            gr.skip() if trained else gr.update(value=True),  # there is no other map
             *ways_of(offered, ours, trained),
         ]
 
@@ -147,8 +148,8 @@ def _said(asked: Asked, name: str) -> str:
 
 @dataclass(frozen=True)
 class ModelPanel:
-    """The panel on 'Explain' and what goes with it there. ``settings``: drafter, policy and notice, which depend on the model;
-    ``presses``: the events that ask it something."""
+    """The panel on 'Explain' and what goes with it there. ``settings``: drafter, policy, notice and whether looks are recorded,
+    which depend on the model; ``presses``: the events that ask it something."""
 
     panel: gr.HTML
     shown: gr.State

@@ -55,7 +55,7 @@
 
   /** Reads in view, what to call them, and the item they belong to; the target's looks where those are wanted and were recorded. */
   function inView(player, round, holding) {
-    const { run } = player, chosen = player.item(player.peeked) || player.item(player.pinned), looks = player.whose === "target" && run.hasLooks;
+    const { run } = player, chosen = player.item(player.peeked) || player.item(player.pinned), looks = run.hasLooks && (player.whose === "target" || !run.hasReads);
     const mapOf = (item) => (looks ? run.lookOf(item) : run.readOf(item)), whose = looks ? "look " : "", said = looks ? "the target's looks for" : "mean over";
     if (chosen) return { item: chosen, reads: [mapOf(chosen)].filter(Boolean), key: whose + keyOf(chosen) };
     if (!run.prefill) return { reads: [], key: "before", text: "The target has not read the picture yet" };
@@ -93,7 +93,7 @@
     const view = player.erase?.inView() || inView(player, round, holding), run = view.run || player.run;
     player.stage.show(view.reads, `${run.serial} ${view.key}`);
     player.numbers.show(player.run, Math.max(0, holding ? player.at - 1 : player.at), view.item ? run.readOf(view.item) : view.reads.length === 1 && view.reads[0].event.source !== "target" ? view.reads[0] : null);
-    player.whoses.box.hidden = !player.run.hasLooks;
+    player.whoses.box.hidden = !player.run.hasLooks || !player.run.hasReads;
     const key = `${view.key}|${player.patch}|${player.missed}|${player.at}|${holding}|${run.serial}`;
     if (key === player.captioned) return;
     player.captioned = key;

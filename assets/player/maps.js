@@ -54,7 +54,7 @@
 
   /** What a table of the Lab's drafters, by name, has of the drafter ``id``; null for others. */
   const ofLab = (table, id) => (id.startsWith("lab-") && Object.hasOwn(table, id.slice(4)) ? table[id.slice(4)] : null);
-  const looksOf = (run) => (run.hasLooks ? " 'target looked' shows the target's own look." : "");
+  const looksOf = (run) => (!run.hasLooks ? "" : run.hasReads ? " 'target looked' shows the target's own look." : " Shown instead: where the target looked.");
 
   /** Why no word of a run has a map of what its drafter retrieved, in a sentence; empty where its drafter reads the picture,
       where nothing is drafted, and before either is known. */

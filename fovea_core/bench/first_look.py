@@ -29,23 +29,29 @@ def first_look(
     """
     if not (target.published and target.fingerprint):
         return None
-    path = stamp_path(target)
     try:
-        return Health.model_validate_json(path.read_text("utf-8"))
+        return Health.model_validate_json(stamp_path(target).read_text("utf-8"))
     except (OSError, ValueError):
         pass
     say(f"First load of {target.id} on this machine: it is checked against transformers, for half a minute or so.")
     step("checking it against transformers")
     health = examine(target, say=lambda check: step(f"checking it against transformers; done: {check.name}"))
-    if not health.failed:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_suffix(f".{os.getpid()}")
-            fresh.write_text(health.model_dump_json(), "utf-8")
-            fresh.replace(path)
-        except OSError:
-            pass  # it costs another look next time, nothing else
+    stamp(target, health)
     return health
+
+
+def stamp(target: Target, health: Health) -> None:
+    """Keep the report on a published checkpoint, unless one of its checks failed."""
+    if health.failed or not (target.published and target.fingerprint):
+        return
+    path = stamp_path(target)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.write_text(health.model_dump_json(), "utf-8")
+        fresh.replace(path)
+    except OSError:
+        pass  # it costs another look next time, nothing else
 
 
 def stamp_path(target: Target) -> Path:

@@ -85,6 +85,7 @@ def measure_family(family: str, small: bool, device: torch.device, dtype: torch.
     target = random_target(family, small, device, dtype)
     clock = cuda_ms if device.type == "cuda" else wall_ms
     run = TargetRun(target, a_prompt(target))
+    reset_peak(device)  # neither making the model nor reading the prompt is a plain step
     medians({"plain_ms": lambda: plain_step(run)}, clock)
     plain_peak = peak(device)
     drafter = a_drafter(target)

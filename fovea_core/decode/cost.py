@@ -137,13 +137,14 @@ def _timed_ms(work: Callable[[], object]) -> float:
 def cost_table(target: Target, drafter: Drafter | None) -> CostTable:
     """The table of this pair on this machine: measured once, then read from the user's cache folder.
 
-    Kept by fingerprints, device, threads and torch version; models without fingerprint are measured each time, and so is a
-    pair whose file is damaged. What a busy machine measures is not kept.
+    Kept by fingerprints, device, dtype, attention, threads and torch version; models without fingerprint are measured each
+    time, and so is a pair whose file is damaged. What a busy machine measures is not kept.
     """
     marks = [target.fingerprint, drafter.fingerprint if drafter else "none"]
     if not all(marks):
         return measure(target, drafter)
-    key = json.dumps([6, *marks, device_name(target.device), torch.get_num_threads(), torch.__version__])
+    computes = [device_name(target.device), str(target.embedding.dtype), target.backbone.attention]
+    key = json.dumps([7, *marks, *computes, torch.get_num_threads(), torch.__version__])
     path = cache_folder() / f"cost-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     kept = _read(path)
     if kept is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from fovea_core.fingerprint import fingerprint
 from fovea_core.targets.hub import HubTarget
@@ -44,7 +44,7 @@ def load_hub(
     step("reading configs and tokenizer")
     try:
         mark = fingerprint(folder)
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer = _tokenizer(folder)
         processor = kind.processor_class.from_pretrained(folder, local_files_only=True)
         template = _template(folder)
     except Exception as error:  # files of strangers: the libraries raise whatever they like
@@ -58,6 +58,14 @@ def load_hub(
     probe(target)
     target.check = load_check(folder, mark, target.hidden_size)
     return target
+
+
+def _tokenizer(folder: Path):
+    """What the folder's tokenizer.json says, as it is: a class that a config names may build another one of its parts, which
+    splits digits and spaces otherwise."""
+    if (folder / "tokenizer.json").is_file():
+        return PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def _template(folder: Path) -> str | None:

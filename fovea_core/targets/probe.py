@@ -72,6 +72,11 @@ def probe(target: Target) -> Capability:
         if found.holds:
             return found
     target.backbone.attention = own
+    if not math.isfinite(found.scale):
+        dtype = str(target.embedding.dtype).removeprefix("torch.")
+        raise TargetError(
+            f"The numbers of the target {target.id} overflow in {dtype} here: choose --dtype bfloat16 or float32."
+        )
     raise TargetError(
         f"The target {target.id} cannot check a draft tree here: in {str(target.embedding.dtype).removeprefix('torch.')} its "
         "attention gives other results for a tree than for each path alone, with sdpa as with eager."

@@ -59,12 +59,17 @@ def pick_dtype(name: str, device: str | torch.device) -> torch.dtype | str:
 
 
 def load_target(
-    name: str, device: str | torch.device = "cpu", dtype: str = "auto", local: bool = False, step: Step = unheard
+    name: str,
+    device: str | torch.device = "cpu",
+    dtype: str = "auto",
+    local: bool = False,
+    step: Step = unheard,
+    role: str = "target",
 ) -> Target:
     """Load, check and return a target. Raises TargetError with one sentence that says what to do.
 
     dtype: of its weights, see pick_dtype. ``local``: only what is on this machine, under whatever id; else an id has to be on
-    the list of known targets, and is fetched where need be.
+    the list of known targets, and is fetched where need be. ``role``: what a sentence about it calls it.
     """
     where = {"device": device, "dtype": pick_dtype(name=dtype, device=device), "step": step}
     if name == "builtin":
@@ -86,23 +91,28 @@ def load_target(
                 f"There is no folder {str(folder.absolute())[:160]!r}: use builtin, a folder, or an id that "
                 "`fovea_core targets` lists."
             )
-    if torch.device(device).type == "cuda":
-        check_room(folder, str(device), dtype)
+    check_room(folder, str(device), dtype, role)
     return load_folder(folder, id=id, **where)
 
 
-def check_room(folder: Path, device: str, dtype: str) -> None:
-    """Raise TargetError where the weights alone are more than a GPU has free: a model is not spread over several."""
+def check_room(folder: Path, device: str, dtype: str, role: str = "target") -> None:
+    """Raise TargetError where the weights alone are more than is free there. A model is not spread over several GPUs; on a CPU
+    one that is too large does not end in an error but in the end of the process."""
+    kind = torch.device(device).type
     try:
-        wanted = need(folder, "cuda", dtype)
+        wanted = need(folder, kind, dtype)
     except TargetError:
         return  # loading says what is wrong with it
     free = free_bytes(device)
-    if wanted.weights > free:
+    if wanted.weights <= free:
+        return
+    found = f"The {role} takes {wanted.sentence}, and {gigabytes(free)} are free"
+    if kind == "cuda":
         raise TargetError(
-            f"The target takes {wanted.sentence}, and {device} has {gigabytes(free)} free. A model is not spread over several "
-            "GPUs here: choose a smaller one, a GPU with more memory, or --device cpu."
+            f"{found} on {device}. A model is not spread over several GPUs here: choose a smaller one, a GPU with more memory, "
+            "or --device cpu."
         )
+    raise TargetError(f"{found} here: choose a smaller one{'' if dtype != 'auto' else ', or --dtype bfloat16'}.")
 
 
 def fetch(name: str) -> Path:

@@ -5,6 +5,7 @@ Read from names, configs and the heads of the weight files: no torch, no weights
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
@@ -51,6 +52,10 @@ DRAFTER = "fovea_drafter.json"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 #: Tokens of keys and values that an estimate counts: a large picture and its answer.
 TOKENS = 4_096
+#: Tokens beside the picture's entries, where its processor may make more of them than that.
+ANSWER = 512
+#: Pixels that one entry of a Qwen2.5-VL picture covers: four patches of 14 x 14.
+ENTRY_PIXELS = 4 * 14 * 14
 DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
 #: How safetensors name the numbers that a dtype applies to.
 _FLOATS = ("F64", "F32", "F16", "BF16")
@@ -114,6 +119,18 @@ def drafter_folder(name: str) -> Path:
     if not (folder / DRAFTER).is_file():
         raise TargetError(f"There is no trained drafter in {folder.absolute()}: {DRAFTER} is missing.")
     return folder
+
+
+def best_drafter(target: str) -> str:
+    """The best drafter on this machine that the list of known targets has for one, 'lookup' where there is none: nothing is
+    fetched."""
+    known = next((known for known in known_targets() if known.id == target), None)
+    for name in known.drafters if known else ():
+        if name not in FREE:
+            with contextlib.suppress(OSError, TargetError):
+                folder_of(name)
+                return name
+    return "lookup"
 
 
 def is_drafter(name: str) -> bool:
@@ -190,11 +207,21 @@ def need(folder: Path, kind: str = "cpu", dtype: str = "auto") -> Need:
         weights = sum(_bytes(entry, size if kind == "cpu" or dtype != "auto" else None) for entry in table.values())
         config = json.loads((folder / "config.json").read_text())
         context = (config.get("text_config") or config).get("max_position_embeddings") or TOKENS
-        tokens = min(TOKENS, int(context))
+        tokens = min(max(TOKENS, _most_entries(folder) + ANSWER), int(context))
         cache = 2 * sum(out for out, _ in keys) * tokens * size  # keys and values of every layer
         return Need(weights, cache, tokens * size * (6 * keys[0][1] + 3 * inner), tokens)
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise TargetError(f"The weights in {folder.absolute()} cannot be read: {(str(error) or 'damaged')[:200]}.") from None
+
+
+def _most_entries(folder: Path) -> int:
+    """Entries of the largest picture, where the processor's settings bound its pixels; 0 where they do not."""
+    try:
+        given = json.loads((folder / "preprocessor_config.json").read_text())
+        most = given.get("max_pixels") or (given.get("size") or {}).get("max_pixels") or 0
+        return int(most) // ENTRY_PIXELS if model_type(folder) == "qwen2_5_vl" else 0
+    except (OSError, ValueError, TypeError, AttributeError):
+        return 0
 
 
 def _stored_size(entries: Iterable[dict]) -> int:

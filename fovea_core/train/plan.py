@@ -120,7 +120,7 @@ def rows_at_once(target, few: Sequence[AnyRequest], max_new_tokens: int) -> int:
     longest = max((len(one.prompt.ids) for one in asked), default=1) + max_new_tokens
     backbone = target.backbone
     slot = 2 * len(backbone.layers) * backbone.kv_heads * backbone.head_size * target.embedding.element_size()
-    return max(1, min(MOST_ROWS, int(SHARE * free_bytes(target.device.type)) // (slot * longest)))
+    return max(1, min(MOST_ROWS, int(SHARE * free_bytes(str(target.device))) // (slot * longest)))
 
 
 def _steps_s(trainer: DrafterTrainer) -> float:
@@ -135,7 +135,7 @@ def _steps_s(trainer: DrafterTrainer) -> float:
             began = time.perf_counter()
             trainer.advance()
             if trainer.device.type == "cuda":
-                torch.cuda.synchronize()
+                torch.cuda.synchronize(trainer.device)
             times.append(time.perf_counter() - began)
         total += (last - first) * median(times)
     return total

@@ -97,6 +97,11 @@ def tap_layers(target, count: int) -> tuple[int, ...]:
     return tuple(round(layers * (i + 1) / (count + 1)) for i in range(count))
 
 
+def usual_blocks(target) -> int:
+    """Decoder blocks of the paper's drafters: two, three for 13B."""
+    return 3 if len(target.backbone.layers) >= 40 else 2
+
+
 def inner_layer(target) -> int:
     """The layer of a target whose states at the picture a memory is best made of: that after three fifths of them."""
     return round(0.6 * len(target.backbone.layers))
