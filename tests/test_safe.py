@@ -3,7 +3,8 @@
 The page cases of the project's list of faults, and where each is tried:
 hostile text in answer, question, token and trace: tests/ui/test_player.py, test_page.py, test_trace_files.py (exports too);
 hostile file names: here and in test_api.py; Stop, closed tabs, errors, 20 times: test_app.py, test_run_control.py, test_api.py;
-two clients: test_app.py, test_page.py, test_api.py; 1,000 tokens at 200 a second: test_run_control.py; API called directly:
+two clients: test_app.py, test_page.py, test_api.py; 200 tokens a second: test_run_control.py; 1,000 tokens, seen
+or in a hidden tab: tests/ui/test_player_keys.py; API called directly:
 test_api.py; loopback only: every browser test (tests/ui/conftest.py fails it on any other request) and the policy here.
 """
 

@@ -37,7 +37,9 @@ STUDIES = (
         "table2",
         "Which drafter learns most from the same answers?",
         "FOVEA, its twin and other makers' kinds of drafter: one body, the same answers, as many steps for all. It is a small "
-        "budget: compare the rows with each other, not with the shipped drafter (the paper's Table 2 and its rivals).",
+        "budget: compare the rows with each other, not with the shipped drafter (the paper's Table 2 and its rivals). The two "
+        "rows with a memory of inner states are of weights that are not shipped: train-lab makes them, --rivals names their "
+        "folder.",
         rival_readings,
         rival_table,
         rival_figure,

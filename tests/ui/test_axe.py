@@ -30,7 +30,11 @@ def test_the_page_with_an_example_and_its_settings_open(served, new_page, scheme
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_exported_page(show, new_page, scheme):
+    """At its end, and scrubbed back, where the words behind are ghosts."""
     page = show(sample_lines(), page=new_page(color_scheme=scheme), at="end")
+    assert serious(page) == []
+    page.evaluate("FOVEA.page.goto(1)")
+    page.wait_for_selector(".fv-answer .fv-ghost")
     assert serious(page) == []
 
 
