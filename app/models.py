@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from app.asking import DRAFTERS
 from app.loaded import BUILTIN
-from app.waits import expected
+from app.waits import expected, note_estimate
 from fovea_core import shortage
 from fovea_core.fingerprint import fingerprint
 from fovea_core.settings import SettingsError
@@ -115,6 +115,7 @@ class Models:
             from fovea_core.engine import load_engine
 
             engine = load_engine(name, self.device, dtype="auto" if name == BUILTIN else self.dtype, local=True, step=step)
+            note_estimate(engine.target, engine.health)
             step("reading its drafter and measuring what a draft costs")
             best = self.offers(name)[0]
             self._unfit.discard((name, best))

@@ -1,4 +1,5 @@
-"""How long the answers of a model take on this machine: those of the last runs here, kept beside its other measurements."""
+"""How long the answers of a model take on this machine: those of the last runs here or, before the first of them, what its
+check makes one expect; kept beside its other measurements."""
 
 from __future__ import annotations
 
@@ -11,10 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fovea_core.bench.doctor import Health
     from fovea_core.targets.base import Target
 
 #: Answers of a model that are remembered.
 KEPT = 9
+#: Tokens of the answer that an estimate is for, as in bench.doctor, which brings torch.
+ANSWER = 60
 
 
 def note_answer(target: Target, total_ms: float) -> None:
@@ -22,29 +26,44 @@ def note_answer(target: Target, total_ms: float) -> None:
     if not (target.published and target.fingerprint):
         return
     path = _place(target.fingerprint, target.device.type)
+    _write(path, [*_read(path), round(total_ms / 1e3, 3)][-KEPT:])
+
+
+def note_estimate(target: Target, health: Health | None) -> None:
+    """What the check of a published model says of the time of an answer."""
+    if health is not None and health.answer_s is not None:
+        _write(_place(target.fingerprint, target.device.type, "estimate"), [round(health.answer_s, 3)])
+
+
+def _write(path: Path, seconds: list[float]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_text(json.dumps([*_read(path), round(total_ms / 1e3, 3)][-KEPT:]), "utf-8")
+        fresh.write_text(json.dumps(seconds), "utf-8")
         fresh.replace(path)
     except OSError:
         pass  # then nothing is expected, either
 
 
 def expected(fingerprint: str, kind: str) -> str:
-    """A sentence about a model's last answers on this machine, on cpu or cuda; empty where there was none."""
+    """A sentence about a model's last answers on this machine, on cpu or cuda, else about what one should take; empty where
+    neither is known."""
     taken = _read(_place(fingerprint, kind))
     if not taken:
-        return ""
-    middle = statistics.median(taken)
-    took = f"took {middle:.0f} s" if middle >= 10 else f"took {middle:.1f} s"
+        should = _read(_place(fingerprint, kind, "estimate"))
+        return f"An answer of {ANSWER} tokens should take about {_seconds(should[-1])} here, by its check." if should else ""
+    took = f"took {_seconds(statistics.median(taken))}"
     return f"An answer here {took}, the median of the last {len(taken)}." if len(taken) > 1 else f"Its last answer here {took}."
 
 
-def _place(fingerprint: str, kind: str) -> Path:
+def _seconds(value: float) -> str:
+    return f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"
+
+
+def _place(fingerprint: str, kind: str, what: str = "answers") -> Path:
     from fovea_core.decode.cost import cache_folder
 
-    return cache_folder() / f"answers-{hashlib.sha256(f'{fingerprint} {kind}'.encode()).hexdigest()[:16]}.json"
+    return cache_folder() / f"{what}-{hashlib.sha256(f'{fingerprint} {kind}'.encode()).hexdigest()[:16]}.json"
 
 
 def _read(path: Path) -> list[float]:

@@ -43,6 +43,10 @@ def test_a_sound_target_passes(family):
     assert not health.failed and heard == health.checks and health.sentence == f"{target.id}: checked on this machine."
     names = {check.name: check for check in health.checks}
     assert len(names) == 7 and names["time"].passed is names["memory"].passed is None
+    assert set(names["time"].ms) == {"prefill", "token", "tree"} and not any(
+        check.ms for check in health.checks if check.name != "time"
+    )
+    assert health.answer_s == pytest.approx((names["time"].ms["prefill"] + 60 * names["time"].ms["token"]) / 1e3)
     assert names[f"plain ids are those of generate() for {TOKENS} tokens"].detail == "32 the same, 32 the same"
     assert target.eos_ids, "the doctor keeps what it changes to itself"
 

@@ -351,14 +351,19 @@ def test_a_loaded_model_answers_with_its_sibling(session, on, stored, tmp_path):
 
 
 def test_what_answers_take_is_said_once_one_was_given(session, on, stored, models, tmp_path, monkeypatch):
-    """Before the first there is no figure; then those of this machine, whatever a file of them holds. A run that was stopped,
-    or of the toy, is none."""
+    """Before the first there is what the check makes one expect; then those of this machine, whatever a file of them holds. A
+    run that was stopped, or of the toy, is none."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
     mine = fingerprint(stored["large"])
     assert expected(mine, "cpu") == "" and not any("answer" in line for line in models.cards("cpu")[1]["about"])
     session.accept("me", ticket())
     assert list(session.run("me"))[-1].phase == "done" and not (tmp_path / "own").exists()
     choose(on, stored["large"])
+    answer_s = session.engine.health.answer_s
+    assert (
+        answer_s > 0
+        and expected(mine, "cpu") == f"An answer of 60 tokens should take about {answer_s:.1f} s here, by its check."
+    )
     request, shown = Request(toy_picture(), "what?", make_settings(max_new_tokens=5), "none"), Header(data_url(toy_picture()))
     for _ in range(2):
         session.accept("me", Ticket(request, shown, compare=False))
@@ -372,6 +377,7 @@ def test_what_answers_take_is_said_once_one_was_given(session, on, stored, model
     note_answer(session.engine.target, 1_000)
     assert json.loads(kept.read_text()) == [14.6] * 8 + [1.0]
     assert expected(mine, "cpu") == "An answer here took 15 s, the median of the last 9."
+    next((tmp_path / "own").rglob("estimate-*.json")).unlink()
     for damage in ("[", "{}", '["x"]', "[null]", "7"):
         kept.write_text(damage)
         assert expected(mine, "cpu") == ""

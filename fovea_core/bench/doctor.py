@@ -33,6 +33,8 @@ QUESTION = "What is in this picture?"
 #: Pictures of several shapes, width and height in px.
 SIZES = ((480, 320), (200, 610), (28, 28))
 TOKENS = 32
+#: Tokens of the answer whose time is estimated.
+ANSWER = 60
 #: Bright cells are tried for this long at most, this many of each view.
 CELLS_S, CELLS = 10.0, 5
 #: A further picture is read or answered only where the one before took no longer: the doctor is to be done in half a minute.
@@ -42,13 +44,15 @@ TREE = Shape(depth=3, width=3, nodes=12)
 
 
 class Check(BaseModel):
-    """One line of a report. passed: None for what was only measured; detail: the figures, one line for a person."""
+    """One line of a report. passed: None for what was only measured; detail: the figures, one line for a person; ms: times by
+    name, where the check took some."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     passed: bool | None
     detail: str
+    ms: dict[str, float] = {}
 
 
 class Health(BaseModel):
@@ -71,6 +75,12 @@ class Health(BaseModel):
         return [check for check in self.checks if check.passed is False]
 
     @property
+    def answer_s(self) -> float | None:
+        """Seconds that an answer of ANSWER plain tokens should take here, None where no time was taken."""
+        times = next((check.ms for check in self.checks if check.ms), None)
+        return None if times is None else (times["prefill"] + ANSWER * times["token"]) / 1e3
+
+    @property
     def sentence(self) -> str:
         """One line for page and terminal."""
         if not self.failed:
@@ -87,11 +97,13 @@ def examine(
     pictures = [noise(rng, *size) for size in SIZES]
     found: list[Check] = []
     for name, check in _checks(endless, drafter, pictures, rng):
+        ms: dict[str, float] = {}
         try:
-            passed, detail = check()
+            passed, detail, *times = check()
+            ms = times[0] if times else ms
         except Exception as error:  # whatever goes wrong is what the doctor was asked for
             passed, detail = False, " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        found.append(Check(name=name, passed=passed, detail=detail))
+        found.append(Check(name=name, passed=passed, detail=detail, ms=ms))
         say(found[-1])
     return Health(
         target=target.id,
@@ -106,6 +118,7 @@ def examine(
 
 
 Found = tuple[bool | None, str]
+Timed = tuple[bool | None, str, dict[str, float]]
 
 
 def _checks(
@@ -222,7 +235,7 @@ def painted(picture: Image.Image, tile: Tile, row: int, column: int) -> Image.Im
     return copy
 
 
-def _time(target: Target, picture: Image.Image) -> Found:
+def _time(target: Target, picture: Image.Image) -> Timed:
     """Prefill, one plain step, one verification of a small tree: medians of five."""
     began = time.perf_counter()
     run = target.prefill(picture, QUESTION)
@@ -237,7 +250,8 @@ def _time(target: Target, picture: Image.Image) -> Found:
             times.append((time.perf_counter() - began) * 1e3)
         medians.append(statistics.median(times[1:]))
     length = len(run.prompt_ids)
-    return None, f"prefill of {length} tokens {prefill:.0f} ms, one token {medians[0]:.1f} ms, {TREE.nodes} {medians[1]:.1f} ms"
+    said = f"prefill of {length} tokens {prefill:.0f} ms, one token {medians[0]:.1f} ms, {TREE.nodes} {medians[1]:.1f} ms"
+    return None, said, {"prefill": prefill, "token": medians[0], "tree": medians[1]}
 
 
 def _drafted(target: Target, drafter: Drafter, pictures: list[Image.Image]) -> Found:
