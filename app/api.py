@@ -42,7 +42,6 @@ _RUN = {
     "seed": (0, "integer", "of the sampling, 0 to 2147483647"),
     "compare": (True, "boolean", "measure plain decoding of the same request afterwards"),
 }
-_LOOKS = {"looks": (False, "boolean", "record where the target looked as well: memory_read events of source target")}
 _KINDS = "; ".join(f"{name} ({words})" for name, words in POLICY_KINDS.items())
 _WAYS = {
     "drafter": ("builtin", "string", f"who drafts: {', '.join(DRAFTERS)}, or what else /models says"),
@@ -68,7 +67,6 @@ class Endpoints:
         top_p=1,
         seed=0,
         compare=True,
-        looks=False,
         request: gr.Request = None,
     ) -> Iterator[list[str]]:
         """Ask a question about a picture and follow the answer round by round.
@@ -80,7 +78,7 @@ class Endpoints:
         /render_filmstrip open. While others are answered first, the list holds the header alone. Cancelling ends the run.
         Example: client.submit(handle_file("hose.png"), "What does the worker hold?", api_name="/explain")
         """
-        settings = (tree, max_new_tokens, temperature, top_p, seed, compare, looks)
+        settings = (tree, max_new_tokens, temperature, top_p, seed, compare)
         ticket = _checked(make_ticket, picture, question, drafter, policy, *settings, **self._model())
         for update in self._run(ticket, request):
             yield update.lines
@@ -203,7 +201,7 @@ def add_api(session: Session) -> None:
     question = _field("question", None, "string", f"at most {MAX_QUESTION_CHARS:,} characters")
     lines = _field("lines", None, "array", "header and event lines so far, JSON each; only grows", items={"type": "string"})
     engine = {"concurrency_id": "engine", "concurrency_limit": 16}
-    _endpoint(on.explain, [picture, question, *ways, *_fields(_RUN), *_fields(_LOOKS)], [lines], **engine)
+    _endpoint(on.explain, [picture, question, *ways, *_fields(_RUN)], [lines], **engine)
     both = [*_fields(_WAYS, "_a"), *_fields(_WAYS | {"drafter": ("none", *_WAYS["drafter"][1:])}, "_b")]
     result = _field("result", None, "object", "folds of both runs and their differences")
     _endpoint(on.compare, [picture, question, *both, *_fields(_RUN)], [result], **engine)

@@ -49,13 +49,6 @@ def test_exactly_four_endpoints_with_described_values(served):
     assert defaults.items() >= (wanted | {"policy": "fovea", "compare": True}).items()
 
 
-def test_explain_tells_where_the_target_looked_if_asked(client, picture):
-    """Beside what a drafter retrieved, or where it retrieves nothing."""
-    for looks in (False, True):
-        lines = client.predict(picture, QUESTION, "lookup", max_new_tokens=4, compare=False, looks=looks, api_name="/explain")
-        assert any('"source":"target"' in line for line in lines) == looks
-
-
 def test_explain_streams_a_growing_lawful_trace_that_is_plain_decoding(client, picture, tmp_path):
     streamed = list(client.submit(picture, QUESTION, max_new_tokens=TOKENS, api_name="/explain"))
     for before, after in itertools.pairwise(streamed):
