@@ -106,13 +106,14 @@ def check_room(folder: Path, device: str, dtype: str, role: str = "target") -> N
     free = free_bytes(device)
     if wanted.weights <= free:
         return
-    found = f"The {role} takes {wanted.sentence}, and {gigabytes(free)} are free"
+    takes = f"The {role} takes {wanted.sentence}"
     if kind == "cuda":
         raise TargetError(
-            f"{found} on {device}. A model is not spread over several GPUs here: choose a smaller one, a GPU with more memory, "
-            "or --device cpu."
+            f"{takes}, and {device} has {gigabytes(free)} free. A model is not spread over several GPUs here: choose a smaller "
+            "one, a GPU with more memory, or --device cpu."
         )
-    raise TargetError(f"{found} here: choose a smaller one{'' if dtype != 'auto' else ', or --dtype bfloat16'}.")
+    smaller = "" if dtype != "auto" else ", or --dtype bfloat16"
+    raise TargetError(f"{takes}, and {gigabytes(free)} are free here: choose a smaller one{smaller}.")
 
 
 def fetch(name: str) -> Path:
