@@ -35,10 +35,11 @@ def load_readings(result: dict) -> list[str]:
     near, share = whole["wanted"]["near"], whole["near_best_share"]
     lines.append(
         f"The draft chosen by measured cost reaches {near:.2f} of the best fixed shape in {whole['near_best']} of "
-        f"{whole['settings']} settings ({percent(share)}; Uni-LaSpec: {percent(THEIRS)}); "
+        f"{whole['settings']} settings ({percent(share)}; Uni-LaSpec: {percent(THEIRS)}) and surely not in "
+        f"{whole['surely_below_best']}; "
         f"{percent(whole['wanted']['share'])} were wanted"
         + ("" if share >= whole["wanted"]["share"] else ": NOT what we see")
-        + f". It is surely below that in {whole['surely_below_best']}."
+        + "."
     )
     fell = "never falls" if not whole["below_plain"] else f"falls in {whole['below_plain']} of {whole['settings']} settings"
     unknown = whole.get("unknown_intervals", 0)  # results of before have none

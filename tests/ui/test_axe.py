@@ -34,7 +34,7 @@ def test_an_exported_page(show, new_page, scheme):
     page = show(sample_lines(), page=new_page(color_scheme=scheme), at="end")
     assert serious(page) == []
     page.evaluate("FOVEA.page.goto(1)")
-    page.wait_for_selector(".fv-answer .fv-ghost")
+    page.wait_for_selector(".fv-answer .fv-ghost", state="attached")
     assert serious(page) == []
 
 

@@ -218,7 +218,9 @@ def test_a_run_without_maps_says_so(show):
     page = show(without_reads(sample_lines(), "lab-<b>"), page=page, **END)
     assert page.inner_text(".fv-mapnote").endswith("so its words have no maps.")
     said = page.evaluate("FOVEA.maplessOf({ started: { drafter: { id: 'lab-hawk' }, policy: 'none' }, hasLooks: true })")
-    assert said.endswith("pooled into cells. 'target looked' shows the target's own look.")
+    assert said.endswith("pooled into cells. Shown instead: where the target looked.")
+    read = "{ started: { drafter: { id: 'x' }, policy: 'watched-8' }, hasLooks: true, hasReads: true }"
+    assert page.evaluate(f"FOVEA.mapNoteOf({read})").endswith("'target looked' shows the target's own look.")
     assert page.evaluate("FOVEA.maplessOf({ started: { drafter: null, policy: 'none' } })") == ""
 
 
