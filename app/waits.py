@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,13 +35,9 @@ def note_estimate(target: Target, health: Health | None) -> None:
 
 
 def _write(path: Path, seconds: list[float]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_text(json.dumps(seconds), "utf-8")
-        fresh.replace(path)
-    except OSError:
-        pass  # then nothing is expected, either
+    from fovea_core.decode.cost import keep
+
+    keep(path, json.dumps(seconds))
 
 
 def expected(fingerprint: str, kind: str) -> str:

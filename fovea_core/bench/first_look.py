@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import torch
 
 from fovea_core.bench.doctor import Health, examine
 from fovea_core.bench.machine import versions
-from fovea_core.decode.cost import cache_folder, device_name
+from fovea_core.decode.cost import cache_folder, device_name, keep
 from fovea_core.targets.base import Target
 
 #: Rises when the checks change.
@@ -44,14 +43,7 @@ def stamp(target: Target, health: Health) -> None:
     """Keep the report on a published checkpoint, unless one of its checks failed."""
     if health.failed or not (target.published and target.fingerprint):
         return
-    path = stamp_path(target)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_text(health.model_dump_json(), "utf-8")
-        fresh.replace(path)
-    except OSError:
-        pass  # it costs another look next time, nothing else
+    keep(stamp_path(target), health.model_dump_json())
 
 
 def stamp_path(target: Target) -> Path:

@@ -153,14 +153,19 @@ def cost_table(target: Target, drafter: Drafter | None) -> CostTable:
     table = measure(target, drafter)
     if disturbed:
         return table
+    keep(path, table.model_dump_json())
+    return table
+
+
+def keep(path: Path, text: str) -> None:
+    """Write a file of the cache folder in one move. One that cannot be written costs a measurement next time, nothing else."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}")
-        fresh.write_text(table.model_dump_json())
+        fresh.write_text(text, "utf-8")
         fresh.replace(path)
     except OSError:
-        pass  # a folder that cannot be written costs a measurement next time, nothing else
-    return table
+        pass
 
 
 def cache_folder() -> Path:
