@@ -218,7 +218,8 @@ def _most_entries(folder: Path) -> int:
     """Entries of the largest picture, where the processor's settings bound its pixels; 0 where they do not."""
     try:
         given = json.loads((folder / "preprocessor_config.json").read_text())
-        most = given.get("max_pixels") or (given.get("size") or {}).get("max_pixels") or 0
+        size = given.get("size") or {}
+        most = given.get("max_pixels") or size.get("max_pixels") or size.get("longest_edge") or 0  # all three count pixels
         return int(most) // ENTRY_PIXELS if model_type(folder) == "qwen2_5_vl" else 0
     except (OSError, ValueError, TypeError, AttributeError):
         return 0
